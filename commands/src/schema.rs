@@ -1,0 +1,66 @@
+//! JSON Schemas that every client understands: flat, inlined, no top-level combinators.
+
+use schemars::generate::SchemaSettings;
+use schemars::JsonSchema;
+use serde_json::{Map, Value, json};
+
+/// The parameters that every command takes: the caller states which environment it believes to talk to (seed), and may
+/// name its call so that a retry does not run twice (D4). `dispatch` takes them out before the command's own are parsed.
+pub const COMMON_PARAMS: &[(&str, &str)] = &[
+    ("tenant", "The tenant you believe to talk to; another one than the server's own is refused"),
+    ("environment", "The environment you believe to talk to; another one than the server's own is refused"),
+];
+
+fn inlined<T: JsonSchema>() -> Map<String, Value> {
+    let settings = SchemaSettings::draft2020_12().with(|s| {
+        s.inline_subschemas = true;
+        s.meta_schema = None;
+    });
+    let schema = settings.into_generator().into_root_schema_for::<T>();
+    let mut value = schema.to_value();
+    strip(&mut value);
+    match value {
+        Value::Object(object) => object,
+        _ => Map::new(),
+    }
+}
+
+/// Removes what portable clients stumble over: titles (the type's Rust name), Rust number formats.
+fn strip(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            let is_schema = object.contains_key("type") || object.contains_key("properties");
+            if is_schema {
+                object.remove("title");
+                object.remove("format");
+            }
+            object.values_mut().for_each(strip);
+        }
+        Value::Array(items) => items.iter_mut().for_each(strip),
+        _ => {}
+    }
+}
+
+/// Returns the schema of a command's parameters, with the common ones.
+pub fn of_params<T: JsonSchema>() -> Value {
+    let mut schema = inlined::<T>();
+    schema.remove("description");
+    let properties = schema.entry("properties").or_insert_with(|| json!({}));
+    if let Value::Object(properties) = properties {
+        for (name, meaning) in COMMON_PARAMS {
+            properties
+                .entry(*name)
+                .or_insert_with(|| json!({ "type": "string", "maxLength": 63, "description": meaning }));
+        }
+    }
+    schema.insert("type".to_owned(), json!("object"));
+    schema.insert("additionalProperties".to_owned(), json!(false));
+    Value::Object(schema)
+}
+
+/// Returns the schema of a command's result.
+pub fn of_output<T: JsonSchema>() -> Value {
+    let mut schema = inlined::<T>();
+    schema.insert("type".to_owned(), json!("object"));
+    Value::Object(schema)
+}
