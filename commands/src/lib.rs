@@ -11,7 +11,9 @@ pub mod schema;
 pub mod usage;
 pub mod version;
 
-pub use declaration::{Aliases, Command, Confirm, Declaration, Effect, Family, Hosted, Method, ResultShape, Route};
+pub use declaration::{
+    Aliases, Command, Confirm, Declaration, Effect, Family, Hosted, Method, ResultShape, Route,
+};
 
 /// Every command, families one after the other.
 pub static TABLE: &[&Declaration] = &[

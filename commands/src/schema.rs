@@ -1,7 +1,7 @@
 //! JSON Schemas that every client understands: flat, inlined, no top-level combinators.
 
-use schemars::generate::SchemaSettings;
 use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 /// The parameters that every command takes: the caller states which environment it believes to talk to (seed), and may
@@ -25,14 +25,15 @@ fn inlined<T: JsonSchema>() -> Map<String, Value> {
     }
 }
 
-/// Removes what portable clients stumble over: titles (the type's Rust name), Rust number formats.
+/// Removes what portable clients stumble over: titles (the type's Rust name) and Rust's number formats. A property may bear
+/// either name; its value is a schema then, not a text.
 fn strip(value: &mut Value) {
     match value {
         Value::Object(object) => {
-            let is_schema = object.contains_key("type") || object.contains_key("properties");
-            if is_schema {
-                object.remove("title");
-                object.remove("format");
+            for word in ["title", "format"] {
+                if object.get(word).is_some_and(Value::is_string) {
+                    object.remove(word);
+                }
             }
             object.values_mut().for_each(strip);
         }
@@ -41,10 +42,30 @@ fn strip(value: &mut Value) {
     }
 }
 
+/// Turns "this type or null" into the type: a parameter that may be left out is left out, and many clients know no lists of
+/// types. `dispatch` takes a null for an argument that was left out.
+fn without_null(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            if let Some(Value::Array(types)) = object.get_mut("type") {
+                types.retain(|t| t != "null");
+                if let [only] = types.as_slice() {
+                    let only = only.clone();
+                    object.insert("type".to_owned(), only);
+                }
+            }
+            object.values_mut().for_each(without_null);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_null),
+        _ => {}
+    }
+}
+
 /// Returns the schema of a command's parameters, with the common ones.
 pub fn of_params<T: JsonSchema>() -> Value {
     let mut schema = inlined::<T>();
     schema.remove("description");
+    schema.values_mut().for_each(without_null);
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
     if let Value::Object(properties) = properties {
         for (name, meaning) in COMMON_PARAMS {

@@ -28,7 +28,11 @@ impl Command for Version {
         route: Route { method: Method::Get, path: "/version" },
         path: &["version"],
         activity: false,
-        ..Declaration::read::<Self>("version", Family::TopLevel, "Reports which build of the server is answering.")
+        ..Declaration::read::<Self>(
+            "version",
+            Family::TopLevel,
+            "Reports which build of the server is answering.",
+        )
     };
     type Params = NoParams;
     type Output = VersionOutput;

@@ -76,8 +76,11 @@ fn schemas_are_flat_and_every_parameter_is_described() {
 #[test]
 fn schemas_are_as_committed() {
     for d in TABLE {
-        insta::assert_json_snapshot!(d.name, serde_json::json!({
-            "declaration": d, "params": (d.params_schema)(), "output": (d.output_schema)()
-        }));
+        insta::assert_json_snapshot!(
+            d.name,
+            serde_json::json!({
+                "declaration": d, "params": (d.params_schema)(), "output": (d.output_schema)()
+            })
+        );
     }
 }

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 /// One of the four capabilities of the wire contract (`erun:read|operate|attach|admin`), in ascending order: each
 /// includes those before it. A tool asks for one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "camelCase")]
 pub enum Capability {
     /// See, and change nothing.

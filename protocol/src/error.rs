@@ -97,7 +97,12 @@ pub struct CommandError {
 impl CommandError {
     /// Returns an error with the code's own retryability and no details.
     pub fn new(error_code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { error_code, message: message.into(), details: Map::new(), retryable: error_code.is_retryable() }
+        Self {
+            error_code,
+            message: message.into(),
+            details: Map::new(),
+            retryable: error_code.is_retryable(),
+        }
     }
 
     /// Returns the error with one more fact.

@@ -228,8 +228,9 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
-        fn frames_add_up(payload in proptest::collection::vec(any::<u8>(), 0..200_000)) {
+        fn frames_add_up(payload in proptest::collection::vec(any::<u8>(), 0..150_000)) {
             let mut bytes = Vec::new();
             encode_frames(FrameKind::Stdout, &payload, &mut bytes);
             let (mut rest, mut got) = (bytes.as_slice(), Vec::new());
