@@ -73,15 +73,15 @@ build_part() {
 	[[ -e $file && $stamp = "$(<"$file")" ]] && return
 	rm -f "$file"
 
-	local began=$SECONDS
+	local began=$SECONDS new=$BIN/.new-$1
 	say "building $1"
 	# To a folder beside the target: a running program's file cannot be written
 	# to, but it can be replaced.
-	rm -rf "$BIN/.new" && mkdir -p "$BIN/.new"
+	rm -rf "$new" && mkdir -p "$new"
 	(cd "$dir" && CGO_ENABLED=$cgo GOFLAGS='-mod=readonly -trimpath -buildvcs=false' \
-		go build -tags "$tags" -ldflags "$flags" -o "$BIN/.new/" "${packages[@]}") || die "$1 does not build"
-	mv -f "$BIN/.new"/* "$BIN/"
-	rmdir "$BIN/.new"
+		go build -tags "$tags" -ldflags "$flags" -o "$new/" "${packages[@]}") || die "$1 does not build"
+	mv -f "$new"/* "$BIN/"
+	rmdir "$new"
 	local name
 	for name in "${names[@]}"; do ln -sfn "$1" "$BIN/$name"; done
 	echo "$stamp" >"$file"

@@ -31,6 +31,8 @@ API=https://$NODE_IP4:6443
 if [[ -e /proc/net/if_inet6 ]]; then DUAL=1; else DUAL=; fi
 both() { if [[ $DUAL ]]; then echo "$1,$2"; else echo "$1"; fi; }
 
+# The age of the machine's cgroups is known; ctr need not say it at each call.
+export CONTAINERD_SUPPRESS_DEPRECATION_WARNINGS=1
 export KUBECONFIG=$DIR/kubeconfig
 PATH=$BIN:$PATH:/usr/sbin:/sbin
 

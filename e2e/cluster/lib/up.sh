@@ -20,17 +20,18 @@ certificates() {
 	cmp -s "$PKI/admin.kubeconfig" "$KUBECONFIG" || cp "$PKI/admin.kubeconfig" "$KUBECONFIG"
 }
 
-# Imports each built archive that the node does not hold with that digest.
+# Imports those of the built archives that the node does not hold with the same
+# digest: load_images NAME..., without names all.
 load_images() {
-	local present digest name archive
+	local present name digest all=("$IMAGES"/*.digest)
+	(($#)) || set -- "${all[@]}"
 	present=$(in_node ctr -n k8s.io images ls | awk '{ print $1, $3 }')
-	for digest in "$IMAGES"/*.digest; do
-		[[ -e $digest ]] || continue
-		read -r name _ <"$digest"
-		archive=${digest%.digest}.tar
-		grep -qxF "$(<"$digest")" <<<"$present" && continue
-		say "loading $name"
-		"$ROOM/load" "$archive" >/dev/null
+	for name in "$@"; do
+		name=$(basename "$name" .digest)
+		digest=$(<"$IMAGES/$name.digest")
+		grep -qxF "$digest" <<<"$present" && continue
+		say "loading ${digest% *}"
+		"$ROOM/load" "$IMAGES/$name.tar" >/dev/null
 	done
 }
 
