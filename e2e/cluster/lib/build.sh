@@ -70,7 +70,7 @@ build_part() {
 	} | sha256sum)
 	file=$BIN/.stamps/$1
 	mkdir -p "$BIN/.stamps"
-	[[ -e $file && $stamp = "$(<"$file")" ]] && return
+	if [[ -e $file && $stamp = "$(<"$file")" ]]; then return; fi
 	rm -f "$file"
 
 	local began=$SECONDS new=$BIN/.new-$1

@@ -4,13 +4,19 @@
 # There is no named network namespace: a name would be a mount on the host
 # that outlives a crash.
 
-# The init's pid on the host, if it is alive and really ours: a pid alone may
-# have been given to somebody else since.
+# The init's pid on the host, if its namespaces can be entered. One that was
+# killed loses them at once, and stays a process until all others are gone.
 node_pid() {
+	local pid
+	pid=$(node_recorded) && [[ -e /proc/$pid/ns/net ]] && echo "$pid"
+}
+
+# The init's pid if that process, dying or not, is still there: a pid alone may
+# have been given to somebody else since.
+node_recorded() {
 	local pid start
 	read -r pid start 2>/dev/null <"$RUN/init" || return 1
-	[[ -d /proc/$pid && $start = "$(start_time "$pid")" ]] || return 1
-	echo "$pid"
+	[[ $start = "$(start_time "$pid")" ]] && echo "$pid"
 }
 
 # Field 22 of stat, counted from behind the name, which may hold blanks.
@@ -68,7 +74,7 @@ child_of() {
 # Ends the node whatever state it is in and leaves nothing on the host.
 node_stop() {
 	local pid
-	if pid=$(node_pid); then
+	if pid=$(node_recorded); then
 		kill -KILL "$pid" 2>/dev/null || true
 		# The kernel ends the init only when the last process of its pid
 		# namespace is gone.
@@ -80,7 +86,7 @@ node_stop() {
 	await 10 cgroups_remove || say "a cgroup named $CGROUP could not be removed"
 }
 
-node_gone() { ! node_pid >/dev/null; }
+node_gone() { ! node_recorded >/dev/null; }
 
 # The cgroup of the daemons. It keeps nothing from them: it is there to find them
 # when nothing else tells which processes are ours. The kubelet's pods are beside
