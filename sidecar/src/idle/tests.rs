@@ -297,7 +297,8 @@ fn explanations_answer_why() {
 
 #[test]
 fn durations_are_gos() {
-    let table = [(0, "0s"), (45, "45s"), (300, "5m0s"), (900, "15m0s"), (3600, "1h0m0s"), (90_061, "25h1m1s")];
+    let table =
+        [(0, "0s"), (45, "45s"), (300, "5m0s"), (900, "15m0s"), (3600, "1h0m0s"), (90_061, "25h1m1s")];
     for (seconds, text) in table {
         assert_eq!(go_duration(Duration::from_secs(seconds)), text);
     }

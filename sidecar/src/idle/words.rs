@@ -92,7 +92,7 @@ impl IdleClock {
             None => format!("Nobody has worked since it was opened at {}", self.proved),
         };
         match verdict.stop_at {
-            Some(at) if at <= now => format!("{since}; it is due to be stopped since {at}."),
+            Some(at) if at <= now => format!("{since}; it has been due to be stopped since {at}."),
             Some(at) => format!("{since}; it is stopped at {at} if nothing happens."),
             None => format!("{since}."),
         }
