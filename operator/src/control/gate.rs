@@ -1,0 +1,164 @@
+//! The isolation gate: two pairs of paths, one of each pair allowed and one forbidden, that differ in the port alone.
+//!
+//! In: the control port answers over TLS with the environment's own name (allowed), and the sidecar's probe listener must
+//! not hand its nonce over (forbidden). Out: the sidecar gets the nonce from the operator's allowed canary listener, and
+//! must not get it from the forbidden one. Only a nonce counts as through; refused, reset and timed out are all the same;
+//! and where an allowed path is not through, its forbidden twin says nothing.
+//!
+//! The dial in has to happen while the sidecar's probe listener answers. So the allowed canary listener holds its answer
+//! back: when the sidecar's connection arrives there, the round is under way in the sidecar, the dial in is made, and only
+//! then the nonce is handed out ([`dial_while_held`]).
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::time::Duration;
+
+use cuddy_protocol::control::Dial;
+use futures::future::{Either, select};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{ControlError, Isolation};
+use crate::canary::Round;
+
+/// How many rounds in a row have to agree. One may meet an enforcer in the middle of its work; three are several round
+/// trips apart.
+const ROUNDS: u32 = 3;
+/// How long a dial may take, the nonce included: as long as the sidecar's.
+const DIAL: Duration = Duration::from_secs(1);
+/// How long the allowed listener's answer is held back for the dial in. The sidecar's own dial ends after a second, so
+/// that this leaves half of it for the answer. A path that is open inside a cluster answers within milliseconds.
+const HOLD: Duration = Duration::from_millis(500);
+
+/// How long the gate waits for a policy to be enforced.
+#[derive(Debug, Clone, Copy)]
+pub struct GateTimes {
+    /// How long a finding other than isolated is looked at again before it is the answer. Enforcers are late with a new
+    /// pod: 32 to 211 ms were measured on an idle machine, seconds are known from busy ones.
+    pub settle: Duration,
+    /// The pause before another look.
+    pub pause: Duration,
+}
+
+impl Default for GateTimes {
+    fn default() -> Self {
+        Self { settle: Duration::from_secs(10), pause: Duration::from_millis(100) }
+    }
+}
+
+/// What one round has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RoundSeen {
+    /// The sidecar's dial of the allowed listener.
+    pub(super) control: Dial,
+    /// The sidecar's dial of the forbidden listener.
+    pub(super) canary: Dial,
+    /// The operator's dial of the probe listener; `None` when there was no moment to make it in, because the sidecar's
+    /// dial of the allowed listener never arrived.
+    pub(super) inbound: Option<Dial>,
+}
+
+/// What a round means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Finding {
+    /// The forbidden paths are closed and the allowed ones open.
+    Isolated,
+    /// A forbidden path is open.
+    Leaks,
+    /// The allowed path out is closed: nothing is known.
+    Blind,
+    /// The allowed path in is closed: nothing is known.
+    Silent(String),
+}
+
+fn classify(seen: RoundSeen) -> Finding {
+    match (seen.control, seen.canary, seen.inbound) {
+        // A nonce from a forbidden path proves the leak whatever the allowed one does.
+        (_, Dial::Through, _) | (_, _, Some(Dial::Through)) => Finding::Leaks,
+        (Dial::Through, Dial::NotThrough, Some(Dial::NotThrough)) => Finding::Isolated,
+        (Dial::NotThrough, Dial::NotThrough, _) | (Dial::Through, Dial::NotThrough, None) => Finding::Blind,
+    }
+}
+
+/// Makes rounds until three in a row are isolated, or until another finding has been looked at again for long enough.
+pub(super) async fn settle<F, R>(times: &GateTimes, mut round: F) -> Result<Isolation, ControlError>
+where
+    F: FnMut() -> R,
+    R: Future<Output = Result<RoundSeen, ControlError>>,
+{
+    let deadline = Instant::now() + times.settle;
+    let mut agreed = 0;
+    loop {
+        let finding = match round().await {
+            Ok(seen) => classify(seen),
+            Err(ControlError::Unreachable(why)) => Finding::Silent(why),
+            Err(other) => return Err(other),
+        };
+        if finding == Finding::Isolated {
+            agreed += 1;
+            if agreed == ROUNDS {
+                return Ok(Isolation::Verified);
+            }
+            continue;
+        }
+        agreed = 0;
+        if Instant::now() >= deadline {
+            return match finding {
+                Finding::Leaks => Ok(Isolation::NotEnforced),
+                Finding::Silent(why) => Err(ControlError::Unreachable(why)),
+                Finding::Blind | Finding::Isolated => Ok(Isolation::CanaryUnreachable),
+            };
+        }
+        sleep(times.pause).await;
+    }
+}
+
+/// Returns a fresh nonce: 32 hex digits.
+pub(super) fn nonce() -> Result<String, getrandom::Error> {
+    let mut bytes = [0_u8; 16];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Waits for the sidecar's connection to the allowed listener, dials the forbidden way in, and lets the listener answer.
+pub(super) async fn dial_while_held(probe: SocketAddr, nonce: &str, round: &Round) -> Dial {
+    round.arrived().await;
+    let mut dial = pin!(dial(probe, nonce));
+    let early = timeout(HOLD, &mut dial).await;
+    round.release();
+    match early {
+        Ok(seen) => seen,
+        Err(_) => dial.await,
+    }
+}
+
+/// Runs the sidecar's probe and the dial in beside each other. When the probe ends before the moment for the dial in has
+/// come, it never will, and there is none.
+pub(super) async fn together<A>(
+    probe: impl Future<Output = A>,
+    inbound: impl Future<Output = Dial>,
+    round: &Round,
+) -> (A, Option<Dial>) {
+    let (probe, inbound) = (pin!(probe), pin!(inbound));
+    match select(probe, inbound).await {
+        Either::Left((answer, inbound)) if round.has_arrived() => (answer, Some(inbound.await)),
+        Either::Left((answer, _)) => (answer, None),
+        Either::Right((seen, probe)) => (probe.await, Some(seen)),
+    }
+}
+
+/// Dials an address. Through only if the nonce and a line's end come back.
+async fn dial(address: SocketAddr, nonce: &str) -> Dial {
+    let attempt = async {
+        let mut stream = TcpStream::connect(address).await?;
+        let mut line = vec![0; nonce.len() + 1];
+        stream.read_exact(&mut line).await?;
+        Ok::<_, std::io::Error>(line)
+    };
+    match timeout(DIAL, attempt).await {
+        Ok(Ok(line)) if line.strip_suffix(b"\n") == Some(nonce.as_bytes()) => Dial::Through,
+        _ => Dial::NotThrough,
+    }
+}

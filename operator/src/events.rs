@@ -1,0 +1,68 @@
+//! Events: what a person reads under `kubectl describe`, only on transitions that somebody can act on.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+
+use crate::config::FIELD_MANAGER;
+
+/// The most bytes of a note: the API server refuses more than 1 kB.
+const NOTE_MAX: usize = 1000;
+
+/// One thing to tell. The words of reason and action are the program's own, so that nobody outside can make new ones up;
+/// the note may hold words of the API server, the kubelet or a sidecar and is cleaned before it is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// Whether somebody should look.
+    pub kind: EventType,
+    /// The transition, in PascalCase: the reason of the condition that changed.
+    pub reason: &'static str,
+    /// What the operator was doing, in PascalCase.
+    pub action: &'static str,
+    /// What happened and what to do, one or two sentences.
+    pub note: String,
+}
+
+/// Publishes events. Cloning is cheap.
+#[derive(Clone)]
+pub struct Events {
+    recorder: Recorder,
+}
+
+impl Events {
+    /// Returns a publisher that reports as this pod.
+    pub fn new(client: kube::Client, pod_name: &str) -> Self {
+        let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: Some(pod_name.to_owned()) };
+        Self { recorder: Recorder::new(client, reporter) }
+    }
+
+    /// Publishes one event about an object. A failure is logged and not returned: an event that is lost must not hold up
+    /// what it tells about.
+    pub async fn publish(&self, regarding: &ObjectReference, notice: &Notice) {
+        let event = Event {
+            type_: notice.kind,
+            reason: notice.reason.to_owned(),
+            action: notice.action.to_owned(),
+            note: Some(clean(&notice.note)),
+            secondary: None,
+        };
+        if let Err(error) = self.recorder.publish(&event, regarding).await {
+            tracing::warn!(
+                reason = notice.reason,
+                error = &error as &dyn std::error::Error,
+                "event not published"
+            );
+        }
+    }
+}
+
+/// Returns a note without control characters, cut at a character's edge.
+fn clean(note: &str) -> String {
+    let mut clean: String = note.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if clean.len() > NOTE_MAX {
+        let ellipsis = '…';
+        let end = clean.floor_char_boundary(NOTE_MAX - ellipsis.len_utf8());
+        clean.truncate(end);
+        clean.push(ellipsis);
+    }
+    clean
+}
