@@ -5,10 +5,10 @@
 # What `up` needs; the rest is built when it is asked for by name.
 NEEDED_PARTS=(kit containerd runc kube-router coredns helm kube)
 
-# NAME_of sets: dir (module), packages, cgo, tags, version variables (-X), and
-# extra names that the program is called by.
+# part_of NAME sets: dir (our module), packages, cgo, tags, version variables (-X),
+# extra names that the program is called by, and the module that our patch is for.
 part_of() {
-	dir=$ROOM/mods/$1 packages=() cgo=0 tags='' variables=() names=()
+	dir=$ROOM/mods/$1 packages=() cgo=0 tags='' variables=() names=() patched=''
 	local version
 	case $1 in
 	kube)
@@ -40,6 +40,7 @@ part_of() {
 		;;
 	kube-router)
 		packages=(github.com/cloudnativelabs/kube-router/v2/cmd/kube-router)
+		patched=github.com/cloudnativelabs/kube-router/v2
 		variables=("github.com/cloudnativelabs/kube-router/v2/pkg/version.Version=$(pinned github.com/cloudnativelabs/kube-router/v2)")
 		;;
 	coredns)
@@ -60,13 +61,13 @@ part_of() {
 pinned() { awk -v module="$1" '$1 == module { print $2; exit } $1 == "require" && $2 == module { print $3; exit }' "$dir/go.mod"; }
 
 build_part() {
-	local dir packages cgo tags variables names flags='-s -w' variable stamp file
+	local dir packages cgo tags variables names patched flags='-s -w' variable stamp file
 	part_of "$1"
 	for variable in "${variables[@]}"; do flags+=" -X $variable"; done
 	stamp=$({
 		go version
 		echo "${packages[*]} $cgo $tags $flags"
-		find "$dir" -type f \( -name '*.go' -o -name 'go.*' \) ! -name '*_test.go' | sort | xargs cat
+		find "$dir" -type f \( -name '*.go' -o -name 'go.*' -o -name '*.patch' \) ! -name '*_test.go' | sort | xargs cat
 	} | sha256sum)
 	file=$BIN/.stamps/$1
 	mkdir -p "$BIN/.stamps"
@@ -77,13 +78,30 @@ build_part() {
 	say "building $1"
 	# To a folder beside the target: a running program's file cannot be written
 	# to, but it can be replaced.
-	rm -rf "$new" && mkdir -p "$new"
+	rm -rf "$new" "$new.source" && mkdir -p "$new" "$new.source"
+	local modfile=()
+	if [[ $patched ]]; then
+		patch_module "$patched" "$new.source"
+		modfile=(-modfile "$new.source/go.mod")
+	fi
 	(cd "$dir" && CGO_ENABLED=$cgo GOFLAGS='-mod=readonly -trimpath -buildvcs=false' \
-		go build -tags "$tags" -ldflags "$flags" -o "$new/" "${packages[@]}") || die "$1 does not build"
+		go build "${modfile[@]}" -tags "$tags" -ldflags "$flags" -o "$new/" "${packages[@]}") || die "$1 does not build"
 	mv -f "$new"/* "$BIN/"
-	rmdir "$new"
+	rm -rf "$new" "$new.source"
 	local name
 	for name in "${names[@]}"; do ln -sfn "$1" "$BIN/$name"; done
 	echo "$stamp" >"$file"
 	say "built $1 in $((SECONDS - began)) s"
+}
+
+# Builds with a patched copy of a module. What is downloaded and copied is still
+# what go.sum pins.
+patch_module() {
+	local source
+	source=$(cd "$dir" && go mod download "$1" && go list -m -f '{{.Dir}}' "$1")
+	cp -r "$source" "$2/patched"
+	chmod -R u+w "$2/patched"
+	patch --quiet -d "$2/patched" -p1 <"$(echo "$dir"/*.patch)" || die "a patch in $dir does not apply"
+	cp "$dir/go.mod" "$dir/go.sum" "$2"
+	(cd "$2" && go mod edit -replace "$1=$2/patched")
 }

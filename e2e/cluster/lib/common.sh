@@ -52,3 +52,13 @@ await() {
 		sleep 0.1
 	done
 }
+
+# start_time PID, which together with the pid names one process for good; nothing
+# for one that has ended and was not waited for. The fields are counted from
+# behind the name, which may hold blanks.
+start_time() {
+	local stat
+	stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
+	stat=${stat##*) }
+	[[ $stat != Z* ]] && cut -d' ' -f20 <<<"$stat"
+}

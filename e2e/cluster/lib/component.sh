@@ -17,13 +17,11 @@ component_load() {
 	source "$ROOM/components/$1.sh"
 }
 
-# The pid in the node, if that process is alive and still the same program.
+# The pid in the node, if that process is alive.
 component_pid() {
-	local pid comm
-	read -r pid 2>/dev/null <"$RUN/$1.pid" || return 1
-	read -r comm 2>/dev/null <"/proc/$pid/comm" || return 1
-	# The kernel keeps fifteen characters of a name.
-	[[ ${1:0:15} = "$comm" ]] && echo "$pid"
+	local pid start
+	read -r pid start 2>/dev/null <"$RUN/$1.pid" || return 1
+	[[ $start = "$(start_time "$pid")" ]] && echo "$pid"
 }
 
 component_healthy() (
@@ -37,11 +35,23 @@ component_start() {
 	component_keep_log "$1"
 	(
 		component_load "$1"
+		# Before it waits for others, so that it is not started twice.
+		echo "$BASHPID $(start_time "$BASHPID")" >"$RUN/$1.pid"
 		before
-		echo "$BASHPID" >"$RUN/$1.pid"
 		start
 	) </dev/null >>"$LOG/$1.log" 2>&1 9>&- &
 	disown
+}
+
+# Some programs give up when another is late, and in production something starts
+# them again.
+component_await() {
+	local until=$((SECONDS + 60))
+	until component_healthy "$1"; do
+		((SECONDS < until)) || return 1
+		component_start "$1"
+		sleep 0.1
+	done
 }
 
 component_stop() {

@@ -19,14 +19,6 @@ node_recorded() {
 	[[ $start = "$(start_time "$pid")" ]] && echo "$pid"
 }
 
-# Field 22 of stat, counted from behind the name, which may hold blanks.
-start_time() {
-	local stat
-	stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
-	stat=${stat##*) }
-	cut -d' ' -f20 <<<"$stat"
-}
-
 # in_net and in_node replace the calling process. Tests and kubectl need the
 # network alone; what touches mounts or pids enters all.
 in_net() {

@@ -100,7 +100,8 @@ func TestServiceAndNames(t *testing.T) {
 		}
 	}
 	// A pod reaches itself through its Service: the bridge must turn it round.
-	if out, err := inPod(ns, "server", "/kit", "dial", "server:80"); err != nil || out != "hello" {
+	// By its full name: the short one is its own host name too.
+	if out, err := inPod(ns, "server", "/kit", "dial", "server."+ns+".svc.cluster.local:80"); err != nil || out != "hello" {
 		t.Errorf("the server gets %q from itself, %v", out, err)
 	}
 	if _, err := inPod(ns, "client", "getent", "hosts", "nobody.example"); err == nil {
