@@ -69,7 +69,8 @@ pub struct CallContext {
     pub cancel: CancellationToken,
 }
 
-type BoxedHandler = Arc<dyn Fn(CallContext, Value) -> BoxFuture<'static, Result<Value, CommandError>> + Send + Sync>;
+type BoxedHandler =
+    Arc<dyn Fn(CallContext, Value) -> BoxFuture<'static, Result<Value, CommandError>> + Send + Sync>;
 
 /// The handlers of a program, by command name.
 #[derive(Clone, Default)]

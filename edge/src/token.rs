@@ -10,7 +10,8 @@ use crate::keys;
 
 /// Returns a bearer over the claims. Its header names the key's thumbprint as `kid`.
 pub fn mint(key: &SigningKey, claims: &Claims) -> Result<SecretString, serde_json::Error> {
-    let header = serde_json::json!({ "alg": "EdDSA", "typ": "JWT", "kid": keys::thumbprint(&key.verifying_key()) });
+    let header =
+        serde_json::json!({ "alg": "EdDSA", "typ": "JWT", "kid": keys::thumbprint(&key.verifying_key()) });
     let mut token = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&header)?);
     token.push('.');
     token.push_str(&URL_SAFE_NO_PAD.encode(serde_json::to_vec(claims)?));

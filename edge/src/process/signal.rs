@@ -1,0 +1,29 @@
+//! The signals that end a program.
+
+use std::io;
+
+/// Waits for SIGTERM or SIGINT. The handlers stand when this returns, before the future is first polled, so that no early
+/// signal is lost.
+pub fn termination() -> io::Result<impl Future<Output = &'static str> + Send + 'static> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        Ok(async move {
+            tokio::select! {
+                _ = terminate.recv() => "SIGTERM",
+                _ = interrupt.recv() => "SIGINT",
+            }
+        })
+    }
+    #[cfg(not(unix))]
+    {
+        Ok(async {
+            if let Err(error) = tokio::signal::ctrl_c().await {
+                tracing::error!(%error, "waiting for an interrupt");
+            }
+            "interrupt"
+        })
+    }
+}
