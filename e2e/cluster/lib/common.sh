@@ -49,7 +49,8 @@ await() {
 	shift
 	until "$@" >/dev/null 2>&1; do
 		((SECONDS < until)) || return 1
-		sleep 0.1
+		# Each poll costs a program or two, on the machine that it waits for.
+		sleep 0.2
 	done
 }
 
@@ -61,4 +62,15 @@ start_time() {
 	stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
 	stat=${stat##*) }
 	[[ $stat != Z* ]] && cut -d' ' -f20 <<<"$stat"
+}
+
+# The cgroup of the daemons. It keeps nothing from them: it is there to find them
+# when nothing else tells which processes are ours. The kubelet's pods are beside
+# it, since a cgroup of version 2 holds either processes or groups.
+processes() {
+	if [[ $(stat -fc %T /sys/fs/cgroup) = cgroup2fs ]]; then
+		echo "/sys/fs/cgroup/$CGROUP/node"
+	else
+		echo "/sys/fs/cgroup/pids/$CGROUP/node"
+	fi
 }

@@ -34,12 +34,14 @@ component_start() {
 	component_pid "$1" >/dev/null && return
 	component_keep_log "$1"
 	(
+		# Entering namespaces does not enter the cgroup. 0 is whoever writes.
+		echo 0 >"$(processes)/cgroup.procs"
 		component_load "$1"
-		# Before it waits for others, so that it is not started twice.
-		echo "$BASHPID $(start_time "$BASHPID")" >"$RUN/$1.pid"
 		before
 		start
 	) </dev/null >>"$LOG/$1.log" 2>&1 9>&- &
+	# Written here and not by the program, so that it is not started twice.
+	echo "$! $(start_time $!)" >"$RUN/$1.pid"
 	disown
 }
 
@@ -50,7 +52,7 @@ component_await() {
 	until component_healthy "$1"; do
 		((SECONDS < until)) || return 1
 		component_start "$1"
-		sleep 0.1
+		sleep 0.2
 	done
 }
 

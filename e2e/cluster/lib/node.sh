@@ -80,17 +80,6 @@ node_stop() {
 
 node_gone() { ! node_recorded >/dev/null; }
 
-# The cgroup of the daemons. It keeps nothing from them: it is there to find them
-# when nothing else tells which processes are ours. The kubelet's pods are beside
-# it, since a cgroup of version 2 holds either processes or groups.
-processes() {
-	if [[ $(stat -fc %T /sys/fs/cgroup) = cgroup2fs ]]; then
-		echo "/sys/fs/cgroup/$CGROUP/node"
-	else
-		echo "/sys/fs/cgroup/pids/$CGROUP/node"
-	fi
-}
-
 strays_gone() {
 	local pids
 	pids=$(find "$(dirname "$(processes)")" -name cgroup.procs -exec cat {} + 2>/dev/null)

@@ -51,7 +51,7 @@ prove() {
 	pod=proof-$(date +%s%N)
 	kc -n kube-system delete pod -l cuddy.test/proof --force --grace-period=0 >/dev/null 2>&1 || true
 	await 60 prove_starts "$pod" || die "no pod can be made: $(kc -n kube-system get sa default 2>&1)"
-	if ! await 90 prove_done "$pod"; then
+	if ! (in_net timeout 95 kubectl -n kube-system wait "pod/$pod" --for='jsonpath={.status.phase}=Succeeded' --timeout=90s) >/dev/null 2>&1; then
 		kc -n kube-system describe pod "$pod" | tail -n 12 >&2
 		kc -n kube-system logs "$pod" >&2
 		die "a fresh pod does not come to run and resolve names"
@@ -61,5 +61,3 @@ prove() {
 
 # Fails until the controller manager has made the service account.
 prove_starts() { sed "s/\${NAME}/$1/" "$ROOM/conf/proof-pod.yaml" | kc create -f -; }
-
-prove_done() { [[ $(kc -n kube-system get pod "$1" -o 'jsonpath={.status.phase}') = Succeeded ]]; }

@@ -97,3 +97,18 @@ func hostState(t *testing.T) string {
 	}
 	return state.String()
 }
+
+// processState is empty for a process that has ended. Whether the host's first
+// process has waited for it is the host's affair.
+func processState(pid string) string {
+	data, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+	if err != nil {
+		return ""
+	}
+	stat := string(data)
+	state := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])[0]
+	if state == "Z" || state == "X" {
+		return ""
+	}
+	return state
+}

@@ -1,8 +1,6 @@
 package tests
 
 import (
-	"os"
-	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -57,8 +55,8 @@ func TestDownLeavesNothing(t *testing.T) {
 	mustRun(t, "down")
 
 	for _, pid := range inside {
-		if _, err := os.Stat(filepath.Join("/proc", pid)); err == nil {
-			t.Errorf("process %s is left", pid)
+		if state := processState(pid); state != "" {
+			t.Errorf("process %s is left in state %s", pid, state)
 		}
 	}
 	if groups := cgroups(t); len(groups) != 0 {
