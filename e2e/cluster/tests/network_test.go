@@ -144,3 +144,46 @@ func TestPolicyIsEnforced(t *testing.T) {
 		eventually(t, 15*time.Second, func() error { return answers(ns, "stranger", ip, 8080) })
 	}
 }
+
+const egress = `
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: { name: out }
+spec:
+  podSelector: { matchLabels: { app: client } }
+  policyTypes: [Ingress, Egress]
+  egress:
+    - to: [{ podSelector: { matchLabels: { app: server } } }]
+      ports: [{ port: 8080 }]
+    - to:
+        - namespaceSelector: { matchLabels: { kubernetes.io/metadata.name: kube-system } }
+          podSelector: { matchLabels: { k8s-app: kube-dns } }
+      ports: [{ port: 53, protocol: UDP }, { port: 53, protocol: TCP }]
+`
+
+func TestEgressIsEnforced(t *testing.T) {
+	ns := withServer(t)
+	pod(t, ns, "client", "")
+	reachesAPI := func() error {
+		_, err := inPod(ns, "client", "nc", "-z", "-w", "2", "10.96.0.1", "443")
+		return err
+	}
+	eventually(t, 10*time.Second, reachesAPI)
+
+	apply(t, ns, egress)
+	eventually(t, 15*time.Second, func() error {
+		if reachesAPI() == nil {
+			return errors.New("the API server answers")
+		}
+		return nil
+	})
+	// What it names stays open, in both families and by name.
+	hosts := append(addresses(t, ns, "pod/server", ".status.podIPs[*].ip"), "server."+ns+".svc.cluster.local")
+	for _, host := range hosts {
+		port := 8080
+		if strings.HasPrefix(host, "server.") {
+			port = 80
+		}
+		eventually(t, 10*time.Second, func() error { return answers(ns, "client", host, port) })
+	}
+}
