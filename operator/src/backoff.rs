@@ -26,17 +26,14 @@ impl Backoff {
     /// most five minutes.
     pub fn failed(&self, uid: &str) -> Duration {
         let mut failures = self.failures.lock();
-        let count = match failures.get_mut(uid) {
-            Some(count) => {
-                *count = count.saturating_add(1);
-                *count
+        let count = if let Some(count) = failures.get_mut(uid) {
+            *count = count.saturating_add(1);
+            *count
+        } else {
+            if failures.len() < MOST_OBJECTS {
+                failures.insert(uid.to_owned(), 1);
             }
-            None => {
-                if failures.len() < MOST_OBJECTS {
-                    failures.insert(uid.to_owned(), 1);
-                }
-                1
-            }
+            1
         };
         drop(failures);
         jittered(wait(count), random_percent())

@@ -191,3 +191,90 @@ async fn answer(mut stream: TcpStream, peer: IpAddr, twin: Twin, rounds: &Rounds
     stream.write_all(line.as_bytes()).await?;
     stream.shutdown().await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncReadExt;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    async fn listeners() -> (Canary, CancellationToken) {
+        let cancel = CancellationToken::new();
+        let listeners = CanaryListeners::bind(HERE, 0, 0).await.unwrap();
+        let (canary, serve) = listeners.serve(Metrics::default(), cancel.clone()).unwrap();
+        tokio::spawn(serve);
+        (canary, cancel)
+    }
+
+    async fn answer_of(address: SocketAddr) -> String {
+        let mut text = String::new();
+        // A reset is an answer too: nothing.
+        let _ = TcpStream::connect(address).await.unwrap().read_to_string(&mut text).await;
+        text
+    }
+
+    #[tokio::test]
+    async fn who_has_no_round_under_way_gets_nothing() {
+        let (canary, _cancel) = listeners().await;
+        let round = canary.begin("10.1.2.3".parse().unwrap(), "someone-elses");
+        round.release();
+        assert_eq!(answer_of(canary.allowed_address()).await, "");
+        assert_eq!(answer_of(canary.forbidden_address()).await, "");
+        let round = canary.begin(HERE, "mine");
+        assert_eq!(answer_of(canary.forbidden_address()).await, "mine\n");
+        drop(round);
+        assert_eq!(answer_of(canary.forbidden_address()).await, "");
+    }
+
+    #[tokio::test]
+    async fn the_allowed_twin_answers_when_it_is_released() {
+        let (canary, _cancel) = listeners().await;
+        let round = canary.begin(HERE, "n-1");
+        assert!(!round.has_arrived());
+        let mut stream = TcpStream::connect(canary.allowed_address()).await.unwrap();
+        round.arrived().await;
+        assert!(round.has_arrived());
+        let mut byte = [0];
+        let early = stream.try_read(&mut byte);
+        assert!(matches!(early, Err(e) if e.kind() == io::ErrorKind::WouldBlock));
+        round.release();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        assert_eq!(text, "n-1\n");
+    }
+
+    #[tokio::test]
+    async fn a_round_that_ends_takes_its_connection_along() {
+        let (canary, _cancel) = listeners().await;
+        let round = canary.begin(HERE, "n-1");
+        let mut stream = TcpStream::connect(canary.allowed_address()).await.unwrap();
+        round.arrived().await;
+        drop(round);
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        assert_eq!(text, "");
+    }
+
+    #[tokio::test]
+    async fn a_new_round_takes_the_old_ones_place() {
+        let (canary, _cancel) = listeners().await;
+        let old = canary.begin(HERE, "old");
+        let new = canary.begin(HERE, "new");
+        drop(old);
+        assert_eq!(answer_of(canary.forbidden_address()).await, "new\n");
+        drop(new);
+        assert!(canary.rounds.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn listeners_close_when_cancelled() {
+        let (canary, cancel) = listeners().await;
+        cancel.cancel();
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
+        while TcpStream::connect(canary.allowed_address()).await.is_ok() {
+            assert!(tokio::time::Instant::now() < deadline);
+            tokio::task::yield_now().await;
+        }
+    }
+}

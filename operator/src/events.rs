@@ -66,3 +66,62 @@ fn clean(note: &str) -> String {
     }
     clean
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mock_api::MockApi;
+    use proptest::prelude::*;
+
+    #[tokio::test]
+    async fn an_event_tells_about_its_object() {
+        let (client, mut api) = MockApi::new();
+        let events = Events::new(client, "cuddy-operator-0");
+        let regarding = ObjectReference {
+            kind: Some("Environment".into()),
+            namespace: Some("team".into()),
+            name: Some("dev".into()),
+            uid: Some("u-1".into()),
+            ..ObjectReference::default()
+        };
+        let notice = Notice {
+            kind: EventType::Warning,
+            reason: "ImageError",
+            action: "Start",
+            note: "cannot pull\r\nthe image".into(),
+        };
+        let publishing = tokio::spawn(async move {
+            events.publish(&regarding, &notice).await;
+            // The second one of a kind counts on, and one that the API server refuses holds nothing up.
+            events.publish(&regarding, &notice).await;
+        });
+        let call = api.next().await;
+        assert_eq!(call.path, "/apis/events.k8s.io/v1/namespaces/team/events");
+        let event = call.echo();
+        assert_eq!((&event["type"], &event["reason"]), (&"Warning".into(), &"ImageError".into()));
+        assert_eq!(event["note"], "cannot pull  the image");
+        assert_eq!(event["reportingController"], "cuddy-operator");
+        assert_eq!(event["reportingInstance"], "cuddy-operator-0");
+        let call = api.next().await;
+        assert_eq!(call.method, http::Method::PATCH);
+        assert_eq!(call.body["series"]["count"], 2);
+        call.refuse(403, "Forbidden");
+        publishing.await.unwrap();
+    }
+
+    #[test]
+    fn notes_are_cut_at_a_characters_edge() {
+        assert_eq!(clean("image not found\n\u{1b}[31m"), "image not found  [31m");
+        let long = clean(&"é".repeat(2000));
+        assert!(long.len() <= NOTE_MAX && long.ends_with('…'), "{}", long.len());
+    }
+
+    proptest! {
+        #[test]
+        fn no_note_is_too_long_or_moves_a_terminal(note in ".{0,2000}") {
+            let clean = clean(&note);
+            prop_assert!(clean.len() <= NOTE_MAX);
+            prop_assert!(!clean.chars().any(char::is_control));
+        }
+    }
+}

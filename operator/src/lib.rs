@@ -19,3 +19,6 @@ pub mod events;
 pub mod identity;
 pub mod leader;
 pub mod metrics;
+
+#[cfg(test)]
+mod mock_api;

@@ -171,7 +171,7 @@ impl SidecarControl for ControlClient {
             self.call("quiesce", target, request, |answer| {
                 if answer.status == StatusCode::CONFLICT {
                     let blocked: Blocked = answer.json()?;
-                    return Ok(Quiesced::Blocked(sanitize::blocked(blocked)));
+                    return Ok(Quiesced::Blocked(sanitize::blocked(&blocked)));
                 }
                 let fence: Fence = answer.expect_ok()?.json()?;
                 sanitize::fence(fence).map(Quiesced::Fenced).map_err(ControlError::Malformed)

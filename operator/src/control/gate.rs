@@ -119,7 +119,7 @@ where
 pub(super) fn nonce() -> Result<String, getrandom::Error> {
     let mut bytes = [0_u8; 16];
     getrandom::fill(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
 /// Waits for the sidecar's connection to the allowed listener, dials the forbidden way in, and lets the listener answer.
@@ -160,5 +160,122 @@ async fn dial(address: SocketAddr, nonce: &str) -> Dial {
     match timeout(DIAL, attempt).await {
         Ok(Ok(line)) if line.strip_suffix(b"\n") == Some(nonce.as_bytes()) => Dial::Through,
         _ => Dial::NotThrough,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Dial::{NotThrough, Through};
+    use std::cell::RefCell;
+    use std::collections::VecDeque;
+    use std::future::ready;
+
+    const ISOLATED: RoundSeen = RoundSeen { control: Through, canary: NotThrough, inbound: Some(NotThrough) };
+    const OUT_LEAKS: RoundSeen = RoundSeen { canary: Through, ..ISOLATED };
+    const IN_LEAKS: RoundSeen = RoundSeen { inbound: Some(Through), ..ISOLATED };
+    const BLIND: RoundSeen = RoundSeen { control: NotThrough, inbound: None, ..ISOLATED };
+
+    #[test]
+    fn only_one_of_all_rounds_is_isolated() {
+        let mut isolated = 0;
+        for control in [Through, NotThrough] {
+            for canary in [Through, NotThrough] {
+                for inbound in [Some(Through), Some(NotThrough), None] {
+                    let seen = RoundSeen { control, canary, inbound };
+                    let expected = if canary == Through || inbound == Some(Through) {
+                        Finding::Leaks
+                    } else if seen == ISOLATED {
+                        isolated += 1;
+                        Finding::Isolated
+                    } else {
+                        Finding::Blind
+                    };
+                    assert_eq!(classify(seen), expected, "{seen:?}");
+                }
+            }
+        }
+        assert_eq!(isolated, 1);
+    }
+
+    fn unreachable() -> ControlError {
+        ControlError::Unreachable("refused".to_owned())
+    }
+
+    /// Settles over rounds of 20 ms each; when they run out the last kind goes on for ever. Returns the answer, the rounds
+    /// made, and the time taken.
+    async fn settled(
+        rounds: Vec<Result<RoundSeen, ControlError>>,
+        last: fn() -> Result<RoundSeen, ControlError>,
+    ) -> (Result<Isolation, ControlError>, u32, Duration) {
+        let (left, made) = (RefCell::new(VecDeque::from(rounds)), RefCell::new(0));
+        let started = Instant::now();
+        let answer = settle(&GateTimes::default(), || {
+            *made.borrow_mut() += 1;
+            let next = left.borrow_mut().pop_front().unwrap_or_else(last);
+            async { sleep(Duration::from_millis(20)).then_ready(next).await }
+        })
+        .await;
+        (answer, made.into_inner(), started.elapsed())
+    }
+
+    trait ThenReady: Future<Output = ()> + Sized {
+        async fn then_ready<T>(self, value: T) -> T {
+            self.await;
+            ready(value).await
+        }
+    }
+    impl<F: Future<Output = ()>> ThenReady for F {}
+
+    #[tokio::test(start_paused = true)]
+    async fn three_rounds_in_a_row_verify_without_a_pause() {
+        let (answer, made, took) = settled(vec![], || Ok(ISOLATED)).await;
+        assert_eq!((answer.unwrap(), made), (Isolation::Verified, 3));
+        assert_eq!(took.as_millis(), 60);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_policy_that_is_enforced_late_is_waited_for() {
+        for late in [Ok(OUT_LEAKS), Ok(IN_LEAKS), Ok(BLIND), Err(unreachable())] {
+            let rounds = vec![Ok(ISOLATED), Ok(ISOLATED), late, Ok(ISOLATED), Ok(ISOLATED), Ok(ISOLATED)];
+            let (answer, made, _) = settled(rounds, || Ok(OUT_LEAKS)).await;
+            assert_eq!((answer.unwrap(), made), (Isolation::Verified, 6), "the row starts anew");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_stays_is_the_answer_after_ten_seconds() {
+        for (last, expected) in [
+            ((|| Ok(OUT_LEAKS)) as fn() -> _, Isolation::NotEnforced),
+            (|| Ok(IN_LEAKS), Isolation::NotEnforced),
+            (|| Ok(BLIND), Isolation::CanaryUnreachable),
+        ] {
+            let (answer, _, took) = settled(vec![], last).await;
+            assert_eq!(answer.unwrap(), expected);
+            assert!((10.0..10.5).contains(&took.as_secs_f64()), "{took:?}");
+        }
+        let (answer, _, took) = settled(vec![], || Err(unreachable())).await;
+        assert!(matches!(answer, Err(ControlError::Unreachable(_))));
+        assert!((10.0..10.5).contains(&took.as_secs_f64()), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sidecar_that_refuses_or_babbles_ends_it_at_once() {
+        for error in
+            [ControlError::Refused, ControlError::Malformed("x".into()), ControlError::Conflict("x".into())]
+        {
+            let category = error.category();
+            let (answer, made, _) = settled(vec![Ok(ISOLATED), Err(error)], || Ok(ISOLATED)).await;
+            assert_eq!((answer.unwrap_err().category(), made), (category, 2));
+        }
+    }
+
+    #[test]
+    fn nonces_are_fresh_and_of_the_protocols_form() {
+        let (a, b) = (nonce().unwrap(), nonce().unwrap());
+        assert_ne!(a, b);
+        for nonce in [a, b] {
+            assert!(nonce.len() == 32 && nonce.bytes().all(|b| b.is_ascii_digit() || b.is_ascii_lowercase()));
+        }
     }
 }

@@ -75,7 +75,7 @@ pub(super) fn fence(fence: Fence) -> Result<Fence, String> {
 }
 
 /// Returns the blockers that are told on.
-pub(super) fn blocked(blocked: Blocked) -> Blocked {
+pub(super) fn blocked(blocked: &Blocked) -> Blocked {
     let mut blockers: Vec<_> = blocked.blockers.iter().take(BLOCKERS_MAX).map(|b| text(b)).collect();
     if blocked.blockers.len() > BLOCKERS_MAX {
         blockers.push(format!("{} more", blocked.blockers.len() - BLOCKERS_MAX));
@@ -135,4 +135,117 @@ fn time(raw: &str, now: Timestamp) -> Result<String, String> {
 /// Returns a time that has been: one that lies ahead by the sidecar's clock has been just now by ours.
 fn past(raw: &str, now: Timestamp) -> Result<String, String> {
     Ok(parse(raw)?.min(now).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cuddy_protocol::control::{ActivitySource, ActivityState, Gate};
+    use proptest::prelude::*;
+
+    fn now() -> Timestamp {
+        "2026-03-01T12:00:00Z".parse().unwrap()
+    }
+
+    fn sample() -> ActivityReport {
+        ActivityReport {
+            boot_id: "b-1".into(),
+            pod_uid: "p-1".into(),
+            state: ActivityState::Idle,
+            idle_since: Some("2026-03-01T11:00:00Z".into()),
+            idle_seconds: Some(3600),
+            last_activity: vec![SourceActivity {
+                source: ActivitySource::Call,
+                at: "2026-03-01T11:00:00Z".into(),
+            }],
+            jobs: 2,
+            leases: vec![LeaseSummary {
+                id: "l".into(),
+                name: "build".into(),
+                holder: "me".into(),
+                until: "2026-03-01T13:00:00Z".into(),
+            }],
+            stop_at: Some("2026-03-01T12:01:00Z".into()),
+            stop_in_seconds: Some(60),
+            max_busy_reached: false,
+            anchor_generation: 3,
+            keys: vec!["kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k".into()],
+            gate: Gate::Open,
+        }
+    }
+
+    #[test]
+    fn an_honest_report_stays_as_it_is() {
+        assert_eq!(report(sample(), now()), Ok(sample()));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_as_a_whole() {
+        type Spoil = fn(&mut ActivityReport);
+        let cases: [(&str, Spoil); 11] = [
+            ("boot id with a space", |r| r.boot_id = "a b".into()),
+            ("empty pod uid", |r| r.pod_uid = String::new()),
+            ("long idleSince", |r| r.idle_since = Some("1".repeat(65))),
+            ("escape in idleSince", |r| r.idle_since = Some("\u{1b}[31m".into())),
+            ("a time that is none", |r| r.last_activity[0].at = "yesterday".into()),
+            ("an endless time", |r| r.last_activity[0].at = "2".repeat(70)),
+            ("a lease without end", |r| r.leases[0].until = "never".into()),
+            ("a stop that is no time", |r| r.stop_at = Some("\n".into())),
+            ("a key that is none", |r| r.keys[0] = "x".into()),
+            ("a key with odd characters", |r| r.keys[0] = "!".repeat(43)),
+            ("too many keys", |r| r.keys = vec![r.keys[0].clone(); 33]),
+        ];
+        for (case, spoil) in cases {
+            let mut spoilt = sample();
+            spoil(&mut spoilt);
+            assert!(report(spoilt, now()).is_err(), "{case}");
+        }
+        let mut many = sample();
+        many.last_activity = vec![many.last_activity[0].clone(); 17];
+        assert!(report(many, now()).is_err(), "too many sources");
+    }
+
+    #[test]
+    fn what_is_merely_large_is_cut_and_clamped() {
+        let mut large = sample();
+        large.leases = vec![large.leases[0].clone(); 500];
+        large.leases[0].name = "n".repeat(5000);
+        large.idle_seconds = Some(u64::MAX);
+        large.stop_in_seconds = Some(u64::MAX);
+        large.stop_at = Some("9999-01-01T00:00:00Z".into());
+        large.last_activity[0].at = "2026-03-01T15:00:00Z".into();
+        large.leases[1].until = "9000-01-01T00:00:00Z".into();
+        let cut = report(large, now()).unwrap();
+        assert_eq!(cut.leases.len(), 32);
+        assert_eq!(cut.leases[0].name.chars().count(), 201);
+        assert_eq!(cut.idle_seconds, Some(IDLE_SECONDS_MAX));
+        assert_eq!(cut.stop_in_seconds, Some(31 * 24 * 3600));
+        assert_eq!(cut.stop_at.as_deref(), Some("2026-04-01T12:00:00Z"));
+        assert_eq!(cut.leases[1].until, "2026-04-01T12:00:00Z");
+        assert_eq!(cut.last_activity[0].at, "2026-03-01T12:00:00Z", "nothing has happened in the future");
+    }
+
+    #[test]
+    fn a_fence_holds_no_longer_than_fences_do() {
+        let long = Fence { fence: "f".into(), expires_in_seconds: 3600 };
+        assert_eq!(fence(long).unwrap().expires_in_seconds, FENCE_SECONDS);
+        assert!(fence(Fence { fence: "\t".into(), expires_in_seconds: 1 }).is_err());
+    }
+
+    #[test]
+    fn blockers_are_cut_and_counted() {
+        let told = blocked(&Blocked { blockers: vec!["job \u{7}suite".into(); 20] });
+        assert_eq!(told.blockers.len(), 17);
+        assert_eq!(told.blockers[0], "job \u{fffd}suite");
+        assert_eq!(told.blockers[16], "4 more");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_keeps_what_moves_a_terminal(raw in any::<String>()) {
+            let clean = text(&raw);
+            prop_assert!(clean.chars().count() <= TEXT_MAX + 1);
+            prop_assert!(!clean.chars().any(|c| c.is_control() || is_direction(c)));
+        }
+    }
 }

@@ -11,11 +11,11 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType,
 };
-use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{CertificateError, RootCertStore};
 use secrecy::SecretString;
 
 use super::IdentityError;
@@ -71,8 +71,10 @@ pub(super) fn serving(
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(IdentityError::Generate)?;
     let mut params = CertificateParams::default();
     let own_name = server_name(environment_uid);
-    params.subject_alt_names =
-        std::iter::once(&own_name).chain(extra_names).map(dns_name).collect::<Result<_, _>>()?;
+    params.subject_alt_names = std::iter::once(own_name.as_str())
+        .chain(extra_names.iter().map(String::as_str))
+        .map(dns_name)
+        .collect::<Result<_, _>>()?;
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, own_name);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -93,10 +95,9 @@ pub(super) fn vouches(ca: &Issuer<'static, KeyPair>, ca_pem: &str, at: Timestamp
     const PROBE: &str = "self-check";
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
-        let certificate = certificate.map_err(|_| "no certificate in PEM".to_owned())?;
-        roots.add(certificate).map_err(|e| e.to_string())?;
-    }
+    let ca_certificate = CertificateDer::from_pem_slice(ca_pem.as_bytes())
+        .map_err(|_| "there is no certificate in PEM".to_owned())?;
+    roots.add(ca_certificate.clone()).map_err(|e| e.to_string())?;
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
         .build()
         .map_err(|e| e.to_string())?;
@@ -105,7 +106,17 @@ pub(super) fn vouches(ca: &Issuer<'static, KeyPair>, ca_pem: &str, at: Timestamp
     let name = ServerName::try_from(server_name(PROBE)).map_err(|e| e.to_string())?;
     let seconds = u64::try_from(at.as_second()).map_err(|_| "a time before 1970".to_owned())?;
     let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-    verifier.verify_server_cert(&leaf, &[], &name, &[], at).map(|_| ()).map_err(|e| e.to_string())
+    verifier.verify_server_cert(&leaf, &[], &name, &[], at).map_err(|e| e.to_string())?;
+    // rustls asks no anchor for its dates, other clients do. As a leaf the CA is refused in any case, for its dates first.
+    match verifier.verify_server_cert(&ca_certificate, &[], &name, &[], at) {
+        Err(rustls::Error::InvalidCertificate(
+            error @ (CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. }),
+        )) => Err(error.to_string()),
+        _ => Ok(()),
+    }
 }
 
 /// What is fixed about the CA: issued certificates name it and point at its key.
@@ -119,12 +130,12 @@ fn ca_params() -> CertificateParams {
     params
 }
 
-fn dns_name(name: &String) -> Result<SanType, IdentityError> {
+fn dns_name(name: &str) -> Result<SanType, IdentityError> {
     // rcgen takes any ASCII; a verifier does not.
-    let valid = matches!(ServerName::try_from(name.as_str()), Ok(ServerName::DnsName(_)));
-    match (valid, name.as_str().try_into()) {
+    let valid = matches!(ServerName::try_from(name), Ok(ServerName::DnsName(_)));
+    match (valid, name.try_into()) {
         (true, Ok(text)) => Ok(SanType::DnsName(text)),
-        _ => Err(IdentityError::Name(name.clone())),
+        _ => Err(IdentityError::Name(name.to_owned())),
     }
 }
 
@@ -142,4 +153,69 @@ fn days_from(now: Timestamp, days: i64) -> Timestamp {
     let date = now.to_zoned(TimeZone::UTC).date();
     let then = date.checked_add(Span::new().days(days)).unwrap_or(date);
     then.to_zoned(TimeZone::UTC).map_or(now, |zoned| zoned.timestamp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_ca_vouches_from_the_day_before_for_ten_years() {
+        let made = at("2026-02-28T23:59:59Z");
+        let (ca, pem) = new_ca(made).unwrap();
+        for (when, good) in [
+            ("2026-02-26T23:59:59Z", false),
+            ("2026-02-27T00:00:00Z", true),
+            ("2036-02-27T00:00:00Z", true),
+            ("2036-03-01T00:00:01Z", false),
+        ] {
+            assert_eq!(
+                vouches(&ca, &pem, at(when)).is_ok(),
+                good,
+                "{when}: {:?}",
+                vouches(&ca, &pem, at(when))
+            );
+        }
+    }
+
+    #[test]
+    fn a_serving_certificate_is_for_its_names_and_one_year() {
+        let now = at("2026-03-01T12:00:00Z");
+        let (ca, ca_pem) = new_ca(now).unwrap();
+        let names = ["dev.team.svc".to_owned(), "dev.team.svc.cluster.local".to_owned()];
+        let certificate = serving(&ca, "u-1", &names, now).unwrap();
+        assert_eq!(certificate.not_after, at("2027-03-01T00:00:00Z"));
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(ca_pem.as_bytes()).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider).build().unwrap();
+        let leaf = CertificateDer::from_pem_slice(certificate.cert_pem.as_bytes()).unwrap();
+        let verify = |name: &str, when: &str| {
+            let when = at(when).as_second().unsigned_abs();
+            let when = UnixTime::since_unix_epoch(Duration::from_secs(when));
+            let name = ServerName::try_from(name.to_owned()).unwrap();
+            verifier.verify_server_cert(&leaf, &[], &name, &[], when).is_ok()
+        };
+        for name in ["u-1.env.cuddy.internal", "dev.team.svc", "dev.team.svc.cluster.local"] {
+            assert!(verify(name, "2026-03-01T12:00:00Z"), "{name}");
+        }
+        for name in ["u-2.env.cuddy.internal", "env.cuddy.internal", "dev.other.svc"] {
+            assert!(!verify(name, "2026-03-01T12:00:00Z"), "{name}");
+        }
+        assert!(verify("u-1.env.cuddy.internal", "2027-02-28T23:59:59Z"));
+        assert!(!verify("u-1.env.cuddy.internal", "2027-03-01T00:00:01Z"));
+    }
+
+    #[test]
+    fn names_that_are_no_dns_names_are_refused() {
+        let (ca, _) = new_ca(Timestamp::now()).unwrap();
+        for bad in ["", "a b", "10.0.0.1", "é.example", "a..b"] {
+            let result = serving(&ca, "u-1", &[bad.to_owned()], Timestamp::now());
+            assert!(matches!(result, Err(IdentityError::Name(_))), "{bad:?}");
+        }
+    }
 }

@@ -130,3 +130,77 @@ fn write(identity: &Identity) -> Result<Secret, IdentityError> {
         ..Secret::default()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mock_api::MockApi;
+    use http::Method;
+
+    fn load(client: kube::Client) -> tokio::task::JoinHandle<Result<Identity, StoreError>> {
+        tokio::spawn(async move { load_or_create(&client, "cuddy-system", Timestamp::now()).await })
+    }
+
+    #[tokio::test]
+    async fn a_missing_identity_is_made_once() {
+        let (client, mut api) = MockApi::new();
+        let loading = load(client);
+        let call = api.next().await;
+        assert_eq!(
+            (call.method.as_str(), call.path.as_str()),
+            ("GET", "/api/v1/namespaces/cuddy-system/secrets/cuddy-operator-identity")
+        );
+        call.refuse(404, "NotFound");
+        let call = api.next().await;
+        assert_eq!(
+            (call.method.as_str(), call.path.as_str()),
+            ("POST", "/api/v1/namespaces/cuddy-system/secrets")
+        );
+        let stored: Secret = serde_json::from_value(call.echo()).unwrap();
+        let made = loading.await.unwrap().unwrap();
+        assert_eq!(stored.immutable, Some(true));
+        let again = read(&stored, Timestamp::now()).unwrap();
+        assert_eq!((again.ca_pem(), again.control_keys()), (made.ca_pem(), made.control_keys()));
+    }
+
+    #[tokio::test]
+    async fn who_loses_the_race_reads_the_winners() {
+        let winner = Identity::generate(Timestamp::now()).unwrap();
+        let (client, mut api) = MockApi::new();
+        let loading = load(client);
+        api.next().await.refuse(404, "NotFound");
+        api.next().await.refuse(409, "AlreadyExists");
+        api.next().await.answer(&write(&winner).unwrap());
+        assert_eq!(loading.await.unwrap().unwrap().ca_pem(), winner.ca_pem());
+    }
+
+    #[tokio::test]
+    async fn a_damaged_identity_is_refused_and_never_replaced() {
+        let good = write(&Identity::generate(Timestamp::now()).unwrap()).unwrap();
+        for name in [CA_CERTIFICATE, CA_KEY, CONTROL_KEY] {
+            let mut lacking = good.clone();
+            lacking.data.as_mut().unwrap().remove(name);
+            let mut binary = good.clone();
+            binary.data.as_mut().unwrap().insert(name.to_owned(), ByteString(vec![0xff, 0xfe]));
+            for damaged in [lacking, binary, Secret { data: None, ..good.clone() }] {
+                let (client, mut api) = MockApi::new();
+                let loading = load(client);
+                let call = api.next().await;
+                assert_eq!(call.method, Method::GET);
+                call.answer(&damaged);
+                // A further request would wait for its answer for ever.
+                let error = loading.await.unwrap().unwrap_err();
+                assert!(matches!(error, StoreError::Entry(_) | StoreError::Damaged(_)), "{error:?}");
+                assert!(error.to_string().contains(SECRET_NAME));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_of_the_api_server_is_told() {
+        let (client, mut api) = MockApi::new();
+        let loading = load(client);
+        api.next().await.refuse(403, "Forbidden");
+        assert!(matches!(loading.await.unwrap(), Err(StoreError::Api { action: "read", .. })));
+    }
+}

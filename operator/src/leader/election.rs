@@ -119,13 +119,11 @@ impl Elector {
         let Held(mut lease) = held;
         let outcome = cancel.run_until_cancelled(self.renew(&mut lease)).await;
         self.leadership.lost();
-        match outcome {
-            Some(error) => Err(error),
-            None => {
-                self.release(&lease).await;
-                Ok(())
-            }
+        if let Some(error) = outcome {
+            return Err(error);
         }
+        self.release(&lease).await;
+        Ok(())
     }
 
     /// Renews for ever; returns why it could not.
@@ -216,5 +214,210 @@ impl Elector {
                 None
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::leader::Clock;
+    use crate::mock_api::{Call, MockApi};
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+    use tokio::task::JoinHandle;
+
+    const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/cuddy-system/leases/cuddy-operator";
+
+    /// Tokio's clock, which the tests pause, in the place of CLOCK_BOOTTIME.
+    struct PausedClock(Instant);
+    impl Clock for PausedClock {
+        fn now(&self) -> Duration {
+            // Time zero means "never".
+            self.0.elapsed() + Duration::from_secs(1)
+        }
+    }
+
+    struct Candidate {
+        elector: Arc<Elector>,
+        api: MockApi,
+        leadership: Leadership,
+    }
+
+    fn candidate() -> Candidate {
+        let (client, api) = MockApi::new();
+        let times = LeaseTimes::default();
+        let leadership = Leadership::new(times.give_up, Arc::new(PausedClock(Instant::now())));
+        let elector = Elector::new(client, "cuddy-system", "pod-a", times, leadership.clone());
+        Candidate { elector: Arc::new(elector), api, leadership }
+    }
+
+    impl Candidate {
+        fn acquire(&self) -> JoinHandle<Held> {
+            let elector = self.elector.clone();
+            tokio::spawn(async move { elector.acquire(|| ()).await })
+        }
+
+        fn hold(&self, held: Held, cancel: &CancellationToken) -> JoinHandle<Result<(), ElectionError>> {
+            let (elector, cancel) = (self.elector.clone(), cancel.clone());
+            tokio::spawn(async move { elector.hold(held, &cancel).await })
+        }
+
+        /// Lets the candidate win over an absent Lease.
+        async fn lead(&mut self) -> Held {
+            let acquiring = self.acquire();
+            self.api.next().await.refuse(404, "NotFound");
+            self.api.next().await.echo();
+            acquiring.await.unwrap()
+        }
+    }
+
+    fn lease(holder: &str, version: &str) -> Value {
+        json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "name": "cuddy-operator", "resourceVersion": version },
+            "spec": { "holderIdentity": holder, "leaseDurationSeconds": 15, "leaseTransitions": 4,
+                      "renewTime": "2026-03-01T12:00:00.000000Z" },
+        })
+    }
+
+    fn holder(call: &Call) -> &str {
+        call.body["spec"]["holderIdentity"].as_str().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_absent_lease_is_made() {
+        let mut it = candidate();
+        assert!(it.leadership.check().is_err());
+        let acquiring = it.acquire();
+        let call = it.api.next().await;
+        assert_eq!((call.method.as_str(), call.path.as_str()), ("GET", PATH));
+        call.refuse(404, "NotFound");
+        let call = it.api.next().await;
+        assert_eq!((call.method.as_str(), holder(&call)), ("POST", "pod-a"));
+        assert!(it.leadership.check().is_err(), "not before the answer");
+        call.echo();
+        acquiring.await.unwrap();
+        assert!(it.leadership.check().is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_ones_lease_is_taken_when_it_has_not_changed_for_its_length() {
+        let mut it = candidate();
+        let began = Instant::now();
+        let acquiring = it.acquire();
+        let mut looks = 0;
+        let call = loop {
+            let call = it.api.next().await;
+            if call.method != http::Method::GET {
+                break call;
+            }
+            looks += 1;
+            call.answer(&lease("pod-b", "7"));
+        };
+        assert!((15..18).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+        assert!((8..10).contains(&looks), "{looks}");
+        assert_eq!((call.method.as_str(), holder(&call)), ("PUT", "pod-a"));
+        assert_eq!(call.body["metadata"]["resourceVersion"], "7", "of two takers one must fail");
+        assert_eq!(call.body["spec"]["leaseTransitions"], 5);
+        call.echo();
+        acquiring.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_loses_the_race_waits_on() {
+        let mut it = candidate();
+        let acquiring = it.acquire();
+        it.api.next().await.answer(&lease("", "7"));
+        it.api.next().await.refuse(409, "Conflict");
+        let call = it.api.next().await;
+        assert_eq!(call.method, http::Method::GET);
+        call.answer(&lease("pod-b", "8"));
+        assert!(it.leadership.check().is_err() && !acquiring.is_finished());
+        acquiring.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_fails_is_asked_again() {
+        let mut it = candidate();
+        let acquiring = it.acquire();
+        it.api.next().await.refuse(500, "InternalError");
+        // No answer at all: given up after five seconds.
+        let unanswered = it.api.next().await;
+        it.api.next().await.answer(&lease("pod-a", "9"));
+        drop(unanswered);
+        it.api.next().await.echo();
+        acquiring.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_lease_is_renewed_and_given_back() {
+        let mut it = candidate();
+        let held = it.lead().await;
+        let cancel = CancellationToken::new();
+        let began = Instant::now();
+        let holding = it.hold(held, &cancel);
+        for _ in 0..5 {
+            let call = it.api.next().await;
+            assert_eq!((call.method.as_str(), holder(&call)), ("PUT", "pod-a"));
+            call.echo();
+        }
+        assert_eq!(began.elapsed().as_secs(), 25);
+        assert!(it.leadership.check().is_ok());
+        cancel.cancel();
+        let call = it.api.next().await;
+        assert_eq!((call.method.as_str(), holder(&call)), ("PUT", ""));
+        assert!(it.leadership.check().is_err(), "no write passes while the lease is given back");
+        call.echo();
+        holding.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_cannot_be_renewed_is_lost_before_others_may_take_it() {
+        let mut it = candidate();
+        let held = it.lead().await;
+        let began = Instant::now();
+        let holding = it.hold(held, &CancellationToken::new());
+        while !holding.is_finished() {
+            tokio::select! {
+                call = it.api.next() => call.refuse(500, "InternalError"),
+                () = tokio::time::sleep(Duration::from_secs(1)) => {}
+            }
+        }
+        assert!(matches!(holding.await.unwrap(), Err(ElectionError::NotRenewed)));
+        assert!(it.leadership.check().is_err());
+        assert!((10..14).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_others_took_ends_it_at_once() {
+        for (after_conflict, expected) in [(Some("pod-b"), "pod-b"), (None, "nobody")] {
+            let mut it = candidate();
+            let held = it.lead().await;
+            let holding = it.hold(held, &CancellationToken::new());
+            it.api.next().await.refuse(409, "Conflict");
+            let call = it.api.next().await;
+            match after_conflict {
+                Some(holder) => call.answer(&lease(holder, "9")),
+                None => call.refuse(404, "NotFound"),
+            }
+            let Err(ElectionError::Taken(by)) = holding.await.unwrap() else { panic!() };
+            assert_eq!(by, expected);
+            assert!(it.leadership.check().is_err());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_edited_lease_that_is_still_ours_is_renewed_on() {
+        let mut it = candidate();
+        let held = it.lead().await;
+        let cancel = CancellationToken::new();
+        let holding = it.hold(held, &cancel);
+        it.api.next().await.refuse(409, "Conflict");
+        it.api.next().await.answer(&lease("pod-a", "12"));
+        let call = it.api.next().await;
+        assert_eq!(call.body["metadata"]["resourceVersion"], "12");
+        call.echo();
+        assert!(!holding.is_finished());
+        holding.abort();
     }
 }

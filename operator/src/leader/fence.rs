@@ -89,9 +89,8 @@ fn write_verb(method: &Method) -> Option<&'static str> {
 /// Returns the kind that a path of the API is about, from a fixed set.
 fn kind(path: &str) -> &'static str {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
-    let rest = match segments.as_slice() {
-        ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
-        _ => return "other",
+    let (["api", _, rest @ ..] | ["apis", _, _, rest @ ..]) = segments.as_slice() else {
+        return "other";
     };
     let rest = match rest {
         ["namespaces", _namespace, rest @ ..] => rest,
