@@ -44,16 +44,13 @@ node_start() {
 			bash "$ROOM/lib/init"
 	) </dev/null >"$LOG/init.log" 2>&1 9>&- &
 	parent=$!
-	await 10 child_of "$parent" || {
-		tail -n 20 "$LOG/init.log" >&2
-		die "the init did not start"
-	}
-	pid=$(child_of "$parent")
-	echo "$pid $(start_time "$pid")" >"$RUN/init"
-	await 15 test -e "$RUN/ready" || {
+	await 20 test -e "$RUN/ready" || {
 		tail -n 20 "$LOG/init.log" >&2
 		die "the init did not become ready; its log is $LOG/init.log"
 	}
+	# Not before: until it has become unshare, the child has children of its own.
+	pid=$(child_of "$parent") || die "the init ended; its log is $LOG/init.log"
+	echo "$pid $(start_time "$pid")" >"$RUN/init"
 }
 
 child_of() {

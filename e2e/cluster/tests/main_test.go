@@ -35,6 +35,7 @@ func run(m *testing.M) (int, error) {
 	}
 	began := time.Now()
 	if _, err := command("", 9*time.Minute, "up"); err != nil {
+		_, _ = command("", time.Minute, "down")
 		return 1, err
 	}
 	fmt.Printf("up after %.1f s\n", time.Since(began).Seconds())
