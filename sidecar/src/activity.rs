@@ -14,7 +14,7 @@ use crate::clock::{Clock, Moment};
 use crate::idle::{HeldLease, IdleClock, Policy, Proof, StandingFence, Verdict};
 
 /// For how long after the last call the host is asked often.
-const RECENT: Duration = Duration::from_secs(60);
+const RECENT: Duration = Duration::from_mins(1);
 
 /// The idle clock, shared.
 pub struct Activity {

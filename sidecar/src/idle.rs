@@ -22,7 +22,7 @@ mod tests;
 pub use words::go_duration;
 
 /// How long nothing must happen before an environment counts as idle, unless its timeout is shorter.
-const SETTLE: Duration = Duration::from_secs(60);
+const SETTLE: Duration = Duration::from_mins(1);
 /// The most jobs that are looked at: what the host may run (D21). More is made up.
 const MAX_JOBS: usize = 100;
 /// The host tells a terminal's age in whole seconds, so the moment computed from it wavers by one; less than this is no

@@ -160,7 +160,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let mut file = File::create(&temporary).map_err(write)?;
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(write)?;
     fs::rename(&temporary, path).map_err(write)?;
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(write)
 }
 

@@ -97,7 +97,7 @@ impl HostWatch {
     }
 
     /// Looks again and again until cancelled.
-    pub async fn run(&self, shutdown: CancellationToken) {
+    pub async fn watch_until(self: Arc<Self>, shutdown: CancellationToken) {
         loop {
             self.look(Duration::ZERO).await;
             self.leases.reclaim().await;

@@ -124,7 +124,7 @@ impl Book {
             self.check_room(take.kid.is_none())?;
         }
         let default = if exclusive { DEFAULT_EXCLUSIVE_TTL_SECONDS } else { DEFAULT_TTL_SECONDS };
-        let ttl = take.ttl.unwrap_or(Duration::from_secs(default));
+        let ttl = take.ttl.unwrap_or_else(|| Duration::from_secs(default));
         let started = known.map_or(now, |lease| lease.started);
         let process = take.process.or_else(|| known.and_then(|l| l.pid.zip(l.identity.clone())));
         let (pid, identity) = process.unzip();

@@ -32,9 +32,9 @@ fn setup() -> Setup {
 
 fn setup_in(folder: tempfile::TempDir) -> Setup {
     let policy = Policy {
-        timeout: Duration::from_secs(900),
-        grace: Duration::from_secs(60),
-        max_busy: Duration::from_secs(86_400),
+        timeout: Duration::from_mins(15),
+        grace: Duration::from_mins(1),
+        max_busy: Duration::from_hours(24),
         action: IdleAction::Stop,
     };
     let activity = Activity::new(Clock::start(), policy);
@@ -138,12 +138,12 @@ async fn a_renewal_is_its_holders_and_ends_at_the_ceiling() {
     let hour = || ActivityLeaseTakeParams { ttl_seconds: Some(3600), ..named("long") };
     let mut last = take(&s, &mine, hour()).await.unwrap();
     for _ in 0..23 {
-        tokio::time::advance(Duration::from_secs(1800)).await;
+        tokio::time::advance(Duration::from_mins(30)).await;
         last = take(&s, &mine, hour()).await.unwrap();
     }
     assert_eq!(last.started_at, first.started_at);
     assert_eq!(seconds(&first.started_at, &last.expires_at), 12 * 3600);
-    tokio::time::advance(Duration::from_secs(1800)).await;
+    tokio::time::advance(Duration::from_mins(30)).await;
     assert!(s.leases.list().await.is_empty());
 }
 
