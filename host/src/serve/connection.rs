@@ -23,6 +23,8 @@ use crate::log;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the answer may take to be read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long an answered connection stays open for its caller to read and close.
+const LINGER: Duration = Duration::from_secs(2);
 /// The most bytes of input, the body's bound at the doors (D21). All of it is taken in at once: a sender that waits for a
 /// program to read could not be seen to close.
 const MAX_STDIN: usize = 4 * 1024 * 1024;
@@ -35,7 +37,7 @@ pub(super) async fn attend(stream: UnixStream, host: &Host, stop: CancellationTo
         return;
     };
     let call = header.call.clone();
-    let outcome = answer(header, reader, host, &stop).await;
+    let outcome = answer(header, &mut reader, host, &stop).await;
     if let Err(error) = &outcome
         && error.error_code == ErrorCode::Internal
     {
@@ -45,6 +47,8 @@ pub(super) async fn attend(stream: UnixStream, host: &Host, stop: CancellationTo
     // A caller that is gone reads nothing.
     let _ = time::timeout(WRITE_TIMEOUT, writer.write_all(&bytes)).await;
     let _ = writer.shutdown().await;
+    // A caller that is still sending must not find the connection closed before it has read the answer.
+    let _ = time::timeout(LINGER, tokio::io::copy(&mut reader, &mut tokio::io::sink())).await;
 }
 
 /// Refuses a connection beyond the bound. The answer is small and the socket's buffer empty, so nothing waits.
@@ -55,7 +59,7 @@ pub(super) fn refuse(stream: &UnixStream) {
 
 async fn answer(
     header: Header,
-    reader: OwnedReadHalf,
+    reader: &mut OwnedReadHalf,
     host: &Host,
     stop: &CancellationToken,
 ) -> Result<Value, CommandError> {
@@ -113,7 +117,7 @@ async fn read_header(reader: &mut OwnedReadHalf) -> io::Result<Header> {
 
 /// Reads frames of input until the connection ends, which takes the call back. An empty frame ends the input alone.
 async fn read_frames(
-    mut reader: OwnedReadHalf,
+    reader: &mut OwnedReadHalf,
     input: mpsc::UnboundedSender<Vec<u8>>,
 ) -> Result<(), CommandError> {
     let mut input = Some(input);
