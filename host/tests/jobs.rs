@@ -43,6 +43,7 @@ fn a_job_is_recorded_before_the_start_returns_and_at_its_end() {
     assert_eq!((&awaited["timedOut"], &awaited["timeoutSeconds"]), (&json!(true), &json!(1)));
     assert!(awaited["waitedSeconds"].as_f64().unwrap() >= 1.0);
 
+    eventually("the job is at its gate", || world.home().join("gate").exists().then_some(()));
     fs::write(world.home().join("gate"), "go\n").unwrap();
     let job = world.finished("suite");
     assert_eq!((&job["state"], &job["exitCode"]), (&json!("exited"), &json!(42)), "{job}");

@@ -48,7 +48,11 @@ pub(super) async fn attend(stream: UnixStream, host: &Host, stop: CancellationTo
     let _ = time::timeout(WRITE_TIMEOUT, writer.write_all(&bytes)).await;
     let _ = writer.shutdown().await;
     // A caller that is still sending must not find the connection closed before it has read the answer.
-    let _ = time::timeout(LINGER, tokio::io::copy(&mut reader, &mut tokio::io::sink())).await;
+    let mut nowhere = tokio::io::sink();
+    tokio::select! {
+        _ = time::timeout(LINGER, tokio::io::copy(&mut reader, &mut nowhere)) => {}
+        () = stop.cancelled() => {}
+    }
 }
 
 /// Refuses a connection beyond the bound. The answer is small and the socket's buffer empty, so nothing waits.
