@@ -7,9 +7,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 pub use cidr::{Cidr, CidrError};
-
-/// The field manager of everything that the operator writes, and the name of its Lease (D33).
-pub const FIELD_MANAGER: &str = "cuddy-operator";
+pub use cuddy_crds::labels::FIELD_MANAGER;
 
 /// The settings.
 #[derive(Debug, Clone)]

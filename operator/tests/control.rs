@@ -1,6 +1,8 @@
 //! The control client against real TLS servers on loopback. The sidecar here is a fake: it shows what the operator makes
 //! of sidecars that are slow, too large, somebody else's or babbling. The real one is tried on the cluster.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
 mod fake_sidecar;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -213,6 +215,23 @@ async fn nobody_at_all_is_unreachable() {
     drop(sidecar);
     let error = client.activity(&target()).await.unwrap_err();
     assert!(matches!(error, ControlError::Unreachable(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_refusal_says_why() {
+    let operator = Operator::new().await;
+    let refusal =
+        json!({"errorCode": "CONFLICT", "message": "older than 7", "details": {}, "retryable": false});
+    let push = AnchorPush { generation: 4, keys: vec![] };
+    for (status, expected) in [
+        (409, "the sidecar is not in the expected state: older than 7"),
+        (422, "the sidecar's answer makes no sense: status 422: older than 7"),
+        (504, "the sidecar cannot be reached: older than 7"),
+    ] {
+        let sidecar = operator.sidecar(Behaviour::answering(status, &refusal)).await;
+        let error = operator.client(&sidecar).push_anchor(&target(), push.clone()).await.unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
 }
 
 /// The clusters of the gate: what a policy that is enforced, not enforced, or half enforced shows.

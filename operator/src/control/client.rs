@@ -222,10 +222,21 @@ impl Answer {
         match self.status {
             status if status.is_success() => Ok(self),
             StatusCode::UNAUTHORIZED => Err(ControlError::Refused),
-            StatusCode::CONFLICT => {
-                Err(ControlError::Conflict(sanitize::text(&String::from_utf8_lossy(&self.body))))
-            }
-            status => Err(ControlError::Malformed(format!("status {}", status.as_u16()))),
+            StatusCode::CONFLICT => Err(ControlError::Conflict(self.message())),
+            StatusCode::GATEWAY_TIMEOUT => Err(ControlError::Unreachable(self.message())),
+            status => Err(ControlError::Malformed(format!("status {}: {}", status.as_u16(), self.message()))),
+        }
+    }
+
+    /// Returns what a refusal says, made harmless: the message of an error, or else the body as it is.
+    fn message(&self) -> String {
+        #[derive(serde::Deserialize)]
+        struct Message {
+            message: String,
+        }
+        match serde_json::from_slice::<Message>(&self.body) {
+            Ok(Message { message }) => sanitize::text(&message),
+            Err(_) => sanitize::text(&String::from_utf8_lossy(&self.body)),
         }
     }
 
