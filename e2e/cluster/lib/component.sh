@@ -33,16 +33,21 @@ component_healthy() (
 component_start() {
 	component_pid "$1" >/dev/null && return
 	component_keep_log "$1"
-	(
-		# Entering namespaces does not enter the cgroup. 0 is whoever writes.
-		echo 0 >"$(processes)/cgroup.procs"
-		component_load "$1"
-		before
-		start
-	) </dev/null >>"$LOG/$1.log" 2>&1 9>&- &
+	# In a session of its own: what ends a terminal or a test's process group must
+	# not end the cluster.
+	setsid bash "$ROOM/lib/on-node" exec "$1" </dev/null >>"$LOG/$1.log" 2>&1 9>&- &
 	# Written here and not by the program, so that it is not started twice.
 	echo "$! $(start_time $!)" >"$RUN/$1.pid"
 	disown
+}
+
+# Becomes the program.
+component_exec() {
+	# Entering namespaces does not enter the cgroup. 0 is whoever writes.
+	echo 0 >"$(processes)/cgroup.procs"
+	component_load "$1"
+	before
+	start
 }
 
 # Some programs give up when another is late, and in production something starts
