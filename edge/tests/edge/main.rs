@@ -11,6 +11,7 @@ mod bearers;
 mod calls;
 mod doors;
 mod program;
+mod sdk;
 mod sessions;
 mod sockets;
 mod streams;
