@@ -127,6 +127,6 @@ mod tests {
         metrics.leads(true);
         let (status, text) = get(&router(metrics, Readiness::default()), "/metrics").await;
         assert_eq!(status, StatusCode::OK);
-        assert!(text.contains("cuddy_operator_leader 1"), "{text}");
+        assert!(text.contains("\ncuddy_operator_leader 1\n"), "{text}");
     }
 }

@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 
+use crate::chain::Chain;
 use crate::config::FIELD_MANAGER;
 
 /// The most bytes of a note: the API server refuses more than 1 kB.
@@ -46,11 +47,7 @@ impl Events {
             secondary: None,
         };
         if let Err(error) = self.recorder.publish(&event, regarding).await {
-            tracing::warn!(
-                reason = notice.reason,
-                error = &error as &dyn std::error::Error,
-                "event not published"
-            );
+            tracing::warn!(reason = notice.reason, error = %Chain(&error), "event not published");
         }
     }
 }

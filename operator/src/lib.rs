@@ -9,6 +9,7 @@ pub mod admin;
 pub mod app;
 pub mod backoff;
 pub mod canary;
+pub mod chain;
 pub mod cli;
 pub mod config;
 pub mod context;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use cuddy_operator::app::{self, AppError};
+use cuddy_operator::chain::Chain;
 use cuddy_operator::cli::{Cli, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -66,7 +67,7 @@ fn run(settings: app::Settings) -> ExitCode {
     match runtime.block_on(until_signal(settings)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = &error as &dyn std::error::Error, "the operator ends");
+            tracing::error!(error = %Chain(&error), "the operator ends");
             ExitCode::FAILURE
         }
     }

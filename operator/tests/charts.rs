@@ -9,9 +9,8 @@ use clap::CommandFactory;
 use cuddy_operator::cli::Cli;
 use cuddy_protocol::places::{PORT_CANARY_ALLOWED, PORT_CANARY_FORBIDDEN};
 
-fn read(path: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+fn read(path: &str) -> std::io::Result<String> {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path))
 }
 
 #[test]
@@ -20,7 +19,7 @@ fn the_chart_of_the_types_holds_them_as_they_are() {
     for (name, text) in &crds {
         assert_eq!(
             *text,
-            read(&format!("charts/cuddy-crds/templates/{name}")),
+            read(&format!("charts/cuddy-crds/templates/{name}")).unwrap(),
             "{name}: copy it from crds/yaml"
         );
     }
@@ -30,7 +29,7 @@ fn the_chart_of_the_types_holds_them_as_they_are() {
 
 #[test]
 fn the_deployment_sets_variables_that_the_program_reads() {
-    let deployment = read("charts/cuddy/templates/deployment.yaml");
+    let deployment = read("charts/cuddy/templates/deployment.yaml").unwrap();
     let set: BTreeSet<_> =
         deployment.lines().filter_map(|line| line.trim().strip_prefix("- name: CUDDY_OPERATOR_")).collect();
     let command = Cli::command();
@@ -50,8 +49,8 @@ fn the_ports_are_the_programs() {
     let run = command.find_subcommand("run").unwrap();
     let listen = run.get_arguments().find(|argument| argument.get_id() == "listen").unwrap();
     let admin = listen.get_default_values()[0].to_str().unwrap().rsplit(':').next().unwrap();
-    let deployment = read("charts/cuddy/templates/deployment.yaml");
-    let policy = read("charts/cuddy/templates/networkpolicy.yaml");
+    let deployment = read("charts/cuddy/templates/deployment.yaml").unwrap();
+    let policy = read("charts/cuddy/templates/networkpolicy.yaml").unwrap();
     for port in [admin, &PORT_CANARY_ALLOWED.to_string(), &PORT_CANARY_FORBIDDEN.to_string()] {
         assert!(deployment.contains(&format!("containerPort: {port}\n")), "{port}");
         assert!(policy.contains(&format!("- port: {port}\n")), "{port}");
@@ -60,7 +59,7 @@ fn the_ports_are_the_programs() {
 
 #[test]
 fn no_chart_reads_secrets_in_bulk_or_makes_one() {
-    let rules = read("charts/cuddy/templates/_rules.tpl");
+    let rules = read("charts/cuddy/templates/_rules.tpl").unwrap();
     let secrets = rules.split("- apiGroups:").find(|rule| rule.contains("[secrets]")).unwrap();
     let verbs = secrets.lines().find(|line| line.trim().starts_with("verbs:")).unwrap();
     assert!(!verbs.contains("list") && !verbs.contains("watch") && !verbs.contains('*'), "{verbs}");

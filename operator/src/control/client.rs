@@ -27,6 +27,7 @@ use tokio::time::{Instant, timeout};
 use super::gate::{self, GateTimes, RoundSeen};
 use super::{ControlError, Isolation, Quiesced, SidecarControl, Target, sanitize};
 use crate::canary::Canary;
+use crate::chain::Chain;
 use crate::identity::Identity;
 use crate::metrics::Metrics;
 
@@ -105,10 +106,8 @@ impl ControlClient {
             .map_err(unreachable)?;
         let name = server_name(&target.environment_uid);
         let mut connection = client::connect(stream, self.tls.clone(), &name).await.map_err(unreachable)?;
-        let bearer = self
-            .identity
-            .control_bearer(&target.environment_uid, Timestamp::now())
-            .map_err(|e| ControlError::Unreachable(e.to_string()))?;
+        let bearer =
+            self.identity.control_bearer(&target.environment_uid, Timestamp::now()).map_err(unreachable)?;
         let text = zeroize::Zeroizing::new(format!("Bearer {}", bearer.expose_secret()));
         let mut value = HeaderValue::from_str(&text).map_err(unreachable)?;
         value.set_sensitive(true);
@@ -263,12 +262,5 @@ fn post(path: &str, body: &impl Serialize) -> Result<Request<Full<Bytes>>, Contr
 
 /// Returns the error with its causes, since a `ControlError` may end in a condition's message.
 fn unreachable(error: impl std::error::Error) -> ControlError {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    ControlError::Unreachable(sanitize::text(&text))
+    ControlError::Unreachable(sanitize::text(&Chain(&error).to_string()))
 }

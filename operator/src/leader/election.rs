@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Leadership;
 use super::lease::{Me, Step, Watcher};
+use crate::chain::Chain;
 use crate::config::FIELD_MANAGER;
 
 /// The clockwork of the Lease.
@@ -206,7 +207,7 @@ impl Elector {
         match timeout(self.times.give_up / 2, call).await {
             Ok(Ok(value)) => Some(value),
             Ok(Err(error)) => {
-                tracing::warn!(action, error = &error as &dyn std::error::Error, "lease call failed");
+                tracing::warn!(action, error = %Chain(&error), "lease call failed");
                 None
             }
             Err(_) => {
