@@ -1,5 +1,7 @@
 //! `init` and `install`, with the real program.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+
 mod common;
 
 use std::fs;

@@ -1,5 +1,7 @@
 //! The host protocol itself, and the commands that are no jobs, with the real program.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+
 mod common;
 
 use std::io::Write;

@@ -1,5 +1,12 @@
 //! The real program under a temporary folder, and a small client of its protocol.
 #![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::needless_pass_by_value,
+    reason = "helpers of tests"
+)]
 
 use std::fs;
 use std::io::{Read, Write};
