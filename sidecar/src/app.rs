@@ -1,38 +1,21 @@
-//! The parts put together, and the time they live.
+//! The listeners and the time they live.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use axum::Router;
-use cuddy_commands::TABLE;
-use cuddy_edge::caller::{Caller, Door};
-use cuddy_edge::dispatch::{DispatchSettings, Dispatcher, MissingHandler};
-use cuddy_edge::doors::{self, Access, DoorSettings, Limits, ServerInfo};
+use cuddy_edge::dispatch::MissingHandler;
 use cuddy_edge::server::{ConnectionLimits, serve_plain, serve_tls};
-use cuddy_protocol::{Capabilities, Capability, places};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::activity::Activity;
-use crate::admin::{self, Admin};
-use crate::admission::Doorkeeper;
-use crate::anchor::{Anchor, AnchorFolder};
-use crate::audit::{AuditError, AuditLog};
+use crate::anchor::AnchorFolder;
+use crate::assembly::{Assembly, AssemblyError};
 use crate::build_info;
-use crate::clock::Clock;
 use crate::config::{Auth, Listen, Settings};
-use crate::control::{self, Control};
-use crate::disk::{Disk, RESERVE};
-use crate::gate::{Gate, GateError};
-use crate::handlers::{self, Parts};
-use crate::host::client::HostClient;
-use crate::host::watch::HostWatch;
-use crate::leases::Leases;
+use crate::disk::Disk;
 use crate::listen::{self, ListenError};
-use crate::metrics::Metrics;
-use crate::probe::Probe;
 
 /// How long requests that run may go on at the end.
 const DRAIN: Duration = Duration::from_secs(4);
@@ -49,12 +32,9 @@ pub enum AppError {
     /// A port cannot be had.
     #[error("listen")]
     Listen(#[from] ListenError),
-    /// The gate's state cannot be told.
-    #[error("look at the gate")]
-    Gate(#[from] GateError),
-    /// There is no trail.
-    #[error("open the audit trail")]
-    Audit(#[from] AuditError),
+    /// A part cannot be made.
+    #[error("put the parts together")]
+    Assembly(#[from] AssemblyError),
     /// Commands and handlers do not go together.
     #[error("put commands and handlers together")]
     Commands(#[from] MissingHandler),
@@ -90,57 +70,39 @@ impl Listeners {
     }
 }
 
-/// What is there before the anchor has been read.
-struct Base {
-    settings: Settings,
-    gate: Arc<Gate>,
-    activity: Arc<Activity>,
-    disk: Arc<Disk>,
-    audit: Arc<AuditLog>,
-    host: Arc<HostClient>,
-    leases: Arc<Leases>,
-    watch: Arc<HostWatch>,
-    metrics: Arc<Metrics>,
-    probe: Probe,
-}
-
 /// Serves until the token is cancelled.
 pub async fn run(settings: Settings, shutdown: CancellationToken) -> Result<(), AppError> {
     let listeners = Listeners::bind(&settings.listen)?;
-    let base = Base::new(settings)?;
+    let parts = Assembly::new(settings)?;
     let tasks = TaskTracker::new();
     let known = Arc::new(OnceLock::new());
     if let Some(listener) = listeners.metrics {
-        let router = admin::router(Arc::new(base.admin(Arc::clone(&known))));
+        let router = parts.admin(Arc::clone(&known));
         tasks.spawn(serve_plain(listener, router, limits(), shutdown.clone()));
     }
     if let Some(listener) = listeners.probe {
-        let (gate, shutdown) = (Arc::clone(&base.gate), shutdown.clone());
+        let (gate, shutdown) = (Arc::clone(parts.gate()), shutdown.clone());
         let until = async move {
             tokio::select! {
                 () = gate.opened() => {}
                 () = shutdown.cancelled() => {}
             }
         };
-        tasks.spawn(base.probe.clone().listen(listener, until));
+        tasks.spawn(parts.probe().clone().listen(listener, until));
     }
-    tasks.spawn(Arc::clone(&base.watch).watch_until(shutdown.clone()));
-    tasks.spawn(look_after_disk(Arc::clone(&base.disk), shutdown.clone()));
+    tasks.spawn(Arc::clone(parts.watch()).watch_until(shutdown.clone()));
+    tasks.spawn(look_after_disk(Arc::clone(parts.disk()), shutdown.clone()));
 
-    let read = shutdown.run_until_cancelled(anchor_of(&base.settings)).await;
+    let read = shutdown.run_until_cancelled(anchor_of(parts.settings())).await;
     if let Some(folder) = read {
-        let anchor = Arc::new(Anchor::load(folder.document, &base.settings.state_dir));
-        let trusted = anchor.trust().current();
-        if !anchor.is_closed() {
-            base.leases.revoke(|issuer, kid| trusted.trusts(issuer, kid)).await;
-        }
+        let anchor = parts.put_in_force(folder.document).await;
         let _ = known.set(Arc::clone(&anchor));
-        let doors = base.doors(&anchor)?;
+        let doors = parts.doors(&anchor)?;
         if let Some(listener) = listeners.control {
-            let router = control::router(Arc::new(base.control(&anchor)));
+            let router = parts.control(&anchor);
             tasks.spawn(serve_tls(listener, Arc::clone(&folder.tls), router, limits(), shutdown.clone()));
         }
-        if let Some(listener) = listeners.tls.filter(|_| base.settings.auth == Auth::Bearer) {
+        if let Some(listener) = listeners.tls.filter(|_| parts.settings().auth == Auth::Bearer) {
             tasks.spawn(serve_tls(listener, folder.tls, doors.clone(), limits(), shutdown.clone()));
         }
         if let Some(listener) = listeners.plain {
@@ -152,7 +114,7 @@ pub async fn run(settings: Settings, shutdown: CancellationToken) -> Result<(), 
     tasks.close();
     let ending = async {
         tasks.wait().await;
-        base.audit.flush().await
+        parts.audit().flush().await
     };
     match tokio::time::timeout(END, ending).await {
         Ok(Ok(())) => {}
@@ -160,115 +122,6 @@ pub async fn run(settings: Settings, shutdown: CancellationToken) -> Result<(), 
         Err(_) => tracing::warn!("not everything ended in time"),
     }
     Ok(())
-}
-
-impl Base {
-    fn new(settings: Settings) -> Result<Self, AppError> {
-        let gate = Gate::load(&settings.pod_uid, &settings.pod_state_dir, &settings.agent_socket_dir)?;
-        let activity = Activity::new(Clock::start(), settings.policy);
-        if settings.gate_open {
-            gate.open(&settings.pod_uid)?;
-        }
-        if gate.is_open() {
-            activity.open();
-        }
-        let disk = Arc::new(Disk::new(&settings.state_dir, RESERVE));
-        disk.prepare();
-        let audit = Arc::new(AuditLog::start(&settings.state_dir, Arc::clone(&disk), true)?);
-        let host = Arc::new(HostClient::new(settings.host_socket_dir.clone()));
-        let leases =
-            Arc::new(Leases::load(&settings.state_dir, Arc::clone(&activity), Arc::clone(&host) as _));
-        let watch = HostWatch::new(Arc::clone(&host), Arc::clone(&activity), Arc::clone(&leases));
-        Ok(Self {
-            settings,
-            gate: Arc::new(gate),
-            activity,
-            disk,
-            audit,
-            host,
-            leases,
-            watch,
-            metrics: Arc::new(Metrics::default()),
-            probe: Probe::default(),
-        })
-    }
-
-    fn admin(&self, anchor: Arc<OnceLock<Arc<Anchor>>>) -> Admin {
-        Admin {
-            metrics: Arc::clone(&self.metrics),
-            gate: Arc::clone(&self.gate),
-            watch: Arc::clone(&self.watch),
-            activity: Arc::clone(&self.activity),
-            leases: Arc::clone(&self.leases),
-            audit: Arc::clone(&self.audit),
-            disk: Arc::clone(&self.disk),
-            anchor,
-        }
-    }
-
-    fn control(&self, anchor: &Arc<Anchor>) -> Control {
-        Control {
-            boot_id: uuid::Uuid::new_v4().to_string(),
-            anchor: Arc::clone(anchor),
-            gate: Arc::clone(&self.gate),
-            probe: self.probe.clone(),
-            activity: Arc::clone(&self.activity),
-            leases: Arc::clone(&self.leases),
-            watch: Arc::clone(&self.watch),
-            clock: cuddy_edge::clock::system(),
-        }
-    }
-
-    fn doors(&self, anchor: &Arc<Anchor>) -> Result<Router, MissingHandler> {
-        let keeper = Arc::new(Doorkeeper {
-            gate: Arc::clone(&self.gate),
-            anchor: Arc::clone(anchor),
-            disk: Arc::clone(&self.disk),
-            activity: Arc::clone(&self.activity),
-        });
-        let dispatcher = Dispatcher::new(DispatchSettings {
-            scope: anchor.scope(),
-            table: TABLE,
-            visible: |_| true,
-            handlers: handlers::all(&Parts {
-                activity: Arc::clone(&self.activity),
-                leases: Arc::clone(&self.leases),
-                host: Arc::clone(&self.host),
-                watch: Arc::clone(&self.watch),
-            }),
-            admission: Arc::clone(&keeper) as _,
-            audit: Arc::clone(&self.audit) as _,
-            metrics: self.metrics.doors(),
-            clock: cuddy_edge::clock::system(),
-        })?;
-        let mut hosts = self.settings.hosts.clone();
-        hosts.push(places::server_name(anchor.environment_uid()));
-        Ok(doors::router(DoorSettings {
-            dispatcher,
-            access: match self.settings.auth {
-                Auth::Bearer => Access::Bearer(Arc::clone(anchor.trust())),
-                Auth::None => Access::None(environment_itself()),
-            },
-            hosts,
-            server_info: ServerInfo { name: "cuddy".to_owned(), version: build_info::VERSION.to_owned() },
-            clock: cuddy_edge::clock::system(),
-            limits: Limits::default(),
-            gate: Arc::new(move || keeper.is_open()),
-        }))
-    }
-}
-
-/// Returns whom callers without a bearer count as: they cannot be told from the code inside (DESIGN section 6).
-fn environment_itself() -> Caller {
-    Caller {
-        issuer: "cuddy".to_owned(),
-        subject: "environment".to_owned(),
-        kid: None,
-        capabilities: Capabilities::up_to(Capability::Operate),
-        issued_at: 0,
-        door: Door::Mcp,
-        session: None,
-    }
 }
 
 fn limits() -> ConnectionLimits {

@@ -77,6 +77,9 @@ pub struct ServeArgs {
     /// Where the doors are in plain HTTP, on loopback; nowhere unless asked for.
     #[arg(long, env = "CUDDY_LISTEN_PLAIN", default_value = "off")]
     pub listen_plain: String,
+    /// Whether the audit trail goes to standard output, too: on or off.
+    #[arg(long, env = "CUDDY_AUDIT_STDOUT", default_value = "on")]
+    pub audit_stdout: String,
     /// Lines of the log: json or text.
     #[arg(long, env = "CUDDY_LOG_FORMAT", default_value = "json")]
     pub log_format: String,

@@ -62,6 +62,8 @@ pub struct Settings {
     pub gate_open: bool,
     /// The listeners.
     pub listen: Listen,
+    /// Whether the audit trail goes to standard output, too.
+    pub audit_stdout: bool,
     /// Lines of the log.
     pub log_format: LogFormat,
     /// What is logged.
@@ -173,6 +175,7 @@ impl Settings {
                 metrics: m.address("CUDDY_LISTEN_METRICS", &args.listen_metrics),
                 plain,
             },
+            audit_stdout: m.choice("CUDDY_AUDIT_STDOUT", &args.audit_stdout, [("on", true), ("off", false)]),
             log_format,
             log: args.log,
             pod_uid: args.pod_uid,

@@ -1,7 +1,7 @@
 //! The trusted sidecar of an environment: it serves the doors, keeps the idle clock, leases and audit, and never runs
 //! anything of the user's.
 //!
-//! `app` puts the parts together. Evidence of work meets the fence in `activity`; what the host says comes in through
+//! `assembly` puts the parts together, `app` serves them. Evidence of work meets the fence in `activity`; what the host says comes in through
 //! `host`; what the operator says through `control`.
 
 pub mod activity;
@@ -9,6 +9,7 @@ pub mod admin;
 pub mod admission;
 pub mod anchor;
 pub mod app;
+pub mod assembly;
 pub mod audit;
 pub mod build_info;
 pub mod cli;
