@@ -1,1 +1,5 @@
-fn main() {}
+//! `cuddy`.
+
+fn main() -> std::process::ExitCode {
+    cuddy::main()
+}
