@@ -4,6 +4,7 @@ pub mod capture;
 pub mod check;
 pub mod foreground;
 pub mod supervise;
+pub mod supervisors;
 
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::home::Home;
 use crate::jobs::start::{self, Starts};
 use crate::jobs::store::Store;
+use supervisors::Supervisors;
 
 /// What a command works with.
 #[derive(Debug)]
@@ -25,6 +27,8 @@ pub struct Context {
     pub store: Arc<Store>,
     /// The jobs that are being started.
     pub starts: Starts,
+    /// The supervisors that run.
+    pub supervisors: Supervisors,
     /// What every command finds in its environment.
     pub variables: Vec<(String, String)>,
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cuddy_protocol::{CommandError, ErrorCode};
+use rustix::process::{getpid, set_child_subreaper};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
@@ -26,8 +27,9 @@ use dispatch::Host;
 
 /// The most connections at a time; the sidecar's own bounds are below it.
 const MAX_CONNECTIONS: usize = 128;
-/// The most threads for what may block.
-const BLOCKING_THREADS: usize = 4;
+/// The most threads for what may block: a cancel may take one for ten seconds, and reading must go on beside many. They come
+/// when needed and go a second later.
+const BLOCKING_THREADS: usize = 32;
 /// How long calls have to end once the host is asked to stop.
 const DRAIN: Duration = Duration::from_secs(6);
 /// How long the listener rests after the kernel refused a connection, so that it does not spin.
@@ -68,6 +70,10 @@ pub fn run(settings: Settings) -> Result<(), ServeError> {
 async fn serve(settings: Settings) -> Result<(), ServeError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
+    // What a killed supervisor leaves behind comes to the host; where that is not to be had, to `init`.
+    if let Err(errno) = set_child_subreaper(Some(getpid())) {
+        log::line(format_args!("become the parent of orphans: {errno}"));
+    }
     let path = settings.socket_dir.join(cuddy_protocol::places::HOST_SOCKET);
     let listener = listener::bind(&path).map_err(|source| ServeError::Bind { path: path.clone(), source })?;
     let host = Arc::new(Host::new(settings));

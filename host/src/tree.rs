@@ -19,10 +19,12 @@ const STOP_ROUNDS: usize = 50;
 /// How often an end that is under way looks again.
 pub const STEP: Duration = Duration::from_millis(5);
 
+/// Returns what is to be ended, dead or alive, or nothing at all where it cannot be seen.
+pub type Look = Box<dyn Fn() -> Option<Vec<Process>> + Send>;
+
 /// An end under way. [`Ending::step`] is called until it is done, at intervals of about [`STEP`].
-#[derive(Debug)]
 pub struct Ending {
-    root: Identity,
+    look: Look,
     soft: Option<(Signal, Instant)>,
     hard_until: Instant,
     signalled: HashSet<Identity>,
@@ -38,15 +40,20 @@ pub enum Step {
 }
 
 impl Ending {
-    /// Returns an end that asks by a signal and kills what is left after a while.
+    /// Returns an end of all below the root that asks by a signal and kills what is left after a while.
     pub fn soft(root: Identity, signal: Signal, grace: Duration) -> Self {
         let soft_until = Instant::now() + grace;
         Self { soft: Some((signal, soft_until)), hard_until: soft_until + HARD_LIMIT, ..Self::hard(root) }
     }
 
-    /// Returns an end that kills at once.
+    /// Returns an end of all below the root that kills at once.
     pub fn hard(root: Identity) -> Self {
-        Self { root, soft: None, hard_until: Instant::now() + HARD_LIMIT, signalled: HashSet::new() }
+        Self::of(Box::new(move || below(root)))
+    }
+
+    /// Returns an end of whatever a look finds that kills at once.
+    pub fn of(look: Look) -> Self {
+        Self { look, soft: None, hard_until: Instant::now() + HARD_LIMIT, signalled: HashSet::new() }
     }
 
     /// Returns the same end with another bound.
@@ -78,27 +85,24 @@ impl Ending {
         loop {
             meanwhile();
             if let Step::Done(survivors) = self.step() {
+                // What died since the last time is reaped, too.
+                meanwhile();
                 return survivors;
             }
             thread::sleep(STEP);
         }
     }
 
-    /// Returns what lives, or nothing at all where it cannot be seen. An empty answer is asked for twice: while a snapshot is
-    /// taken, a process may be handed from a parent not read yet to the root.
+    /// Returns what lives. An empty answer is asked for twice: while a snapshot is taken, a process may be handed from a
+    /// parent not read yet to the root.
     fn living(&self) -> Option<Vec<Process>> {
-        let living = self.look()?;
-        if living.is_empty() { self.look() } else { Some(living) }
-    }
-
-    fn look(&self) -> Option<Vec<Process>> {
-        // A root that is gone has no descendants any more: they have been handed on, and its pid may be another's.
-        if !self.root.is_alive() {
-            return Some(Vec::new());
-        }
-        let mut living = stat::descendants(&stat::all().ok()?, self.root.pid);
-        living.retain(|p| !p.dead);
-        Some(living)
+        let look = || {
+            let mut found = (self.look)()?;
+            found.retain(|p| !p.dead);
+            Some(found)
+        };
+        let living = look()?;
+        if living.is_empty() { look() } else { Some(living) }
     }
 
     /// Sends the signal once to each process, and CONT so that a stopped one can act upon it.
@@ -131,6 +135,15 @@ impl Ending {
             send(process, Signal::KILL);
         }
     }
+}
+
+/// Returns what descends from this very process. One that is gone has no descendants any more: they have been handed on, and
+/// its pid may be another's.
+fn below(root: Identity) -> Option<Vec<Process>> {
+    if !root.is_alive() {
+        return Some(Vec::new());
+    }
+    Some(stat::descendants(&stat::all().ok()?, root.pid))
 }
 
 /// Signals this very process, by handle. One that is gone needs none.

@@ -270,3 +270,20 @@ fn eight_calls_at_a_time_do_not_mix() {
     });
     assert_eq!(world.processes(), before);
 }
+
+#[test]
+fn killing_the_supervisor_is_no_way_out() {
+    let world = World::new();
+    let before = world.processes();
+    let script = "setsid sleep 1000 & echo $! > child; kill -9 $PPID; sleep 1000";
+    let error = world.refused("exec_raw", json!({ "argv": ["sh", "-c", script] }));
+    assert_eq!(error.error_code, ErrorCode::OutcomeUnknown);
+    assert!(!is_alive(pid_from(&world.home().join("child"))));
+    assert_eq!(world.processes(), before);
+    // Nor is stopping it.
+    let script = "echo $$ > pid; kill -STOP $PPID; sleep 1000";
+    let error = world.refused("exec_raw", json!({ "argv": ["sh", "-c", script], "timeout_seconds": 1 }));
+    assert_eq!(error.error_code, ErrorCode::OutcomeUnknown);
+    assert!(!is_alive(pid_from(&world.home().join("pid"))));
+    assert_eq!(world.processes(), before);
+}

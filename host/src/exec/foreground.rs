@@ -53,7 +53,7 @@ pub async fn run(
     env.extend(context.variables.iter().cloned());
     let request = Request::Call(Work { argv: params.argv, env });
     let fds = vec![folder.handle, their_stdin, their_stdout, their_stderr];
-    let mut supervisor = Supervisor::start(&request, fds).await?;
+    let mut supervisor = Supervisor::start(&context.supervisors, &request, fds).await?;
 
     let (mut stdout, mut stderr) = (Capture::default(), Capture::default());
     let (reply, cut) = {
@@ -105,12 +105,11 @@ async fn attend(
         () = cancel.cancelled() => Cut::Cancelled,
     };
     supervisor.end().await;
-    let reply = time::timeout(END, supervisor.reply(&mut buffer)).await.unwrap_or_else(|_| {
-        Err(CommandError::new(
-            ErrorCode::OutcomeUnknown,
-            "the command could not be ended in time; it may still run",
-        ))
-    });
+    let Ok(reply) = time::timeout(END, supervisor.reply(&mut buffer)).await else {
+        // It has been stopped, or worse, by what it supervises.
+        supervisor.kill();
+        return (supervisor.reply(&mut buffer).await, Some(cut));
+    };
     (reply, Some(cut))
 }
 

@@ -26,7 +26,12 @@ pub fn run(store: &Store, params: &ExecJobOutputParams) -> Result<ExecJobOutputO
     let unreadable = |error: std::io::Error| {
         CommandError::new(ErrorCode::Unavailable, format!("the output of job {id} cannot be read: {error}"))
     };
-    let file = record::open_plain(&record::log_path(store.folder(), &id)).map_err(unreadable)?;
+    let file = match record::open_plain(&record::log_path(store.folder(), &id)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(CommandError::new(ErrorCode::NotFound, format!("there is no output of job {id}")));
+        }
+        opened => opened.map_err(unreadable)?,
+    };
     let len = file.metadata().map_err(unreadable)?.len();
     if offset > len {
         return Err(CommandError::invalid("$.offset", format!("at most {len}, the bytes that there are")));

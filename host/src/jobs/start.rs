@@ -71,7 +71,8 @@ pub async fn run(context: &Context, params: ExecRawParams) -> Result<ExecRawOutp
         jobs_dir: context.store.folder().to_owned(),
         beats_dir: context.store.beats().to_owned(),
     };
-    let mut supervisor = Supervisor::start(&Request::Job(Box::new(order)), vec![folder.handle]).await?;
+    let mut supervisor =
+        Supervisor::start(&context.supervisors, &Request::Job(Box::new(order)), vec![folder.handle]).await?;
     let mut buffer = Vec::new();
     let reply = time::timeout(START, supervisor.reply(&mut buffer)).await.unwrap_or_else(|_| {
         let message = format!(

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::blocking;
 use crate::exec::Context;
+use crate::exec::supervisors::Supervisors;
 use crate::home::Home;
 use crate::jobs::id::JobId;
 use crate::jobs::start::Starts;
@@ -56,6 +57,7 @@ impl Host {
             home: Home::new(settings.home.clone()),
             store: Arc::new(store),
             starts: Starts::default(),
+            supervisors: Supervisors::default(),
             variables,
         };
         Self { settings, build: build_info::build(), boot_id: new_boot_id(), exec }

@@ -70,6 +70,26 @@ impl World {
         world
     }
 
+    /// A world whose home is a file system of this size, seen by the host alone; none where that is not to be had.
+    pub(crate) fn with_small_home(size: &str) -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["home", "host", "agent", "beats"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let mount = format!("mount -t tmpfs -o size={size} none \"$CUDDY_HOME\"");
+        let mut probe = Command::new("unshare");
+        probe.args(["--mount", "sh", "-c", &mount]).env("CUDDY_HOME", dir.path().join("home"));
+        if !probe.status().is_ok_and(|status| status.success()) {
+            return None;
+        }
+        let script = format!("{mount} && exec \"$0\" host");
+        let host =
+            environment(Command::new("unshare").args(["--mount", "sh", "-c", &script, PROGRAM]), dir.path());
+        let world = Self { dir, host };
+        world.ready();
+        Some(world)
+    }
+
     pub(crate) fn home(&self) -> PathBuf {
         self.dir.path().join("home").canonicalize().unwrap()
     }
@@ -195,9 +215,11 @@ impl Drop for World {
 }
 
 fn start(dir: &Path, verb: &str, args: &[&str]) -> Child {
-    Command::new(PROGRAM)
-        .arg(verb)
-        .args(args)
+    environment(Command::new(PROGRAM).arg(verb).args(args), dir)
+}
+
+fn environment(command: &mut Command, dir: &Path) -> Child {
+    command
         .env("CUDDY_HOME", dir.join("home").canonicalize().unwrap())
         .env("CUDDY_TENANT", "t")
         .env("CUDDY_ENVIRONMENT", "e")
