@@ -329,13 +329,16 @@ impl Trust {
     /// longer trusted (D41).
     pub fn replace(&self, set: TrustedSet) {
         let set = Arc::new(set);
+        // Held to the end: two sets that come at once are told one after the other, the one in force last.
+        let listeners = self.listeners.write();
         *self.current.write() = Arc::clone(&set);
-        for listener in self.listeners.read().iter() {
+        for listener in listeners.iter() {
             listener(&set);
         }
     }
 
-    /// Calls a function with each set that comes into force from now on. It must not block, nor call back.
+    /// Calls a function with each set that comes into force from now on. It must neither block nor call `replace` or
+    /// `on_replace`.
     pub fn on_replace(&self, listener: impl Fn(&TrustedSet) + Send + Sync + 'static) {
         self.listeners.write().push(Box::new(listener));
     }

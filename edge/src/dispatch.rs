@@ -9,11 +9,12 @@ use std::time::Duration;
 use cuddy_commands::{Declaration, Effect};
 use cuddy_protocol::{CommandError, ErrorCode, Scope};
 use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::admission::Admission;
+use crate::admission::{Admission, Permit};
 use crate::arguments::{Arguments, Checked};
 use crate::audit::{Audit, AuditEntry, Outcome};
 use crate::caller::Caller;
@@ -24,6 +25,10 @@ use crate::schema::SchemaError;
 
 /// How long a handler may take to stop once it was told to; then it is dropped where it stands.
 pub const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// Calls that run at once in a program, whichever door they came by. Callers that leave and come again while what they
+/// started is still stopping meet this bound; those who wait meet the doors' own, lower ones before.
+pub const MAX_RUNNING: usize = 256;
 
 /// Chooses the commands that are there at all (an environment's presets); what it leaves out is unknown to everybody.
 pub type Visible = fn(&Declaration) -> bool;
@@ -97,6 +102,7 @@ struct Shared {
     audit: Arc<dyn Audit>,
     metrics: Metrics,
     clock: Clock,
+    places: Arc<Semaphore>,
 }
 
 impl fmt::Debug for Dispatcher {
@@ -135,7 +141,8 @@ impl Dispatcher {
             }
         }
         let DispatchSettings { scope, handlers, admission, audit, metrics, clock, .. } = settings;
-        let shared = Arc::new(Shared { scope, handlers, admission, audit, metrics, clock });
+        let places = Arc::new(Semaphore::new(MAX_RUNNING));
+        let shared = Arc::new(Shared { scope, handlers, admission, audit, metrics, clock, places });
         Ok(Arc::new(Self { shared, entries, listed }))
     }
 
@@ -186,10 +193,13 @@ impl Dispatcher {
         trail.effect = Some(declaration.effect);
         let admitted = entry.arguments.check(arguments).and_then(|checked| {
             checked.assert_scope(&shared.scope)?;
+            let place = Arc::clone(&shared.places).try_acquire_owned().map_err(|_| {
+                CommandError::new(ErrorCode::Busy, "too many calls run; wait for one of them to end")
+            })?;
             let permit = shared.admission.admit(declaration, &caller)?;
-            Ok((checked, permit))
+            Ok((checked, (place, permit)))
         });
-        let (checked, permit) = match admitted {
+        let (checked, held) = match admitted {
             Ok(admitted) => admitted,
             Err(error) => {
                 shared.refuse(trail, declaration.name, &error, began);
@@ -211,7 +221,7 @@ impl Dispatcher {
         };
         // The call is a task of its own: whoever waits may go away, and a panic ends the call alone.
         let guard = call.context.cancel.clone().drop_guard();
-        let ended = tokio::spawn(call.run(checked, permit)).await;
+        let ended = tokio::spawn(call.run(checked, held)).await;
         guard.disarm();
         ended.unwrap_or_else(|error| Err(internal(&error.to_string())))
     }
@@ -221,6 +231,10 @@ impl Dispatcher {
 pub(crate) fn unknown_command(name: &str) -> CommandError {
     let name: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
     CommandError::new(ErrorCode::UnknownCommand, format!("there is no command {name:?} here"))
+}
+
+fn cancelled() -> CommandError {
+    CommandError::new(ErrorCode::Cancelled, "the call was taken back")
 }
 
 fn internal(why: &str) -> CommandError {
@@ -257,7 +271,7 @@ impl Call {
     async fn run(
         mut self,
         checked: Checked,
-        permit: crate::admission::Permit,
+        held: (OwnedSemaphorePermit, Permit),
     ) -> Result<Value, CommandError> {
         self.shared.metrics.started();
         let _running = Running(self.shared.metrics.clone());
@@ -268,10 +282,16 @@ impl Call {
             self.shared.refuse(self.trail, self.declaration.name, &error, self.began);
             return Err(error);
         }
+        // Recording may have taken its time: who has left by now wants no effect any more.
+        if self.context.cancel.is_cancelled() {
+            let error = cancelled();
+            self.end(None, &Err(error.clone()));
+            return Err(error);
+        }
         // What the trail tells of a call may rest on its arguments; programs that tell nothing pay for no copy.
         let told = self.trail.detail.is_some().then(|| checked.own.clone());
         let result = self.handle(checked.own).await;
-        drop(permit);
+        drop(held);
         self.end(told.as_ref(), &result);
         result
     }
@@ -286,8 +306,9 @@ impl Call {
         let stop = handler.abort_handle();
         let cancel = &self.context.cancel;
         let why = tokio::select! {
+            biased;
             ended = &mut handler => return self.finished(ended),
-            () = cancel.cancelled() => CommandError::new(ErrorCode::Cancelled, "the call was taken back"),
+            () = cancel.cancelled() => cancelled(),
             () = tokio::time::sleep(self.declaration.deadline) => CommandError::new(
                 ErrorCode::Deadline,
                 format!("the command did not end within {} s", self.declaration.deadline.as_secs()),

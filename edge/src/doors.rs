@@ -95,7 +95,11 @@ pub fn router(settings: DoorSettings) -> Router {
         gate,
         metrics: dispatcher.metrics().clone(),
     });
-    let mcp = Mcp::new(dispatcher, &server_info, limits);
+    let trust = match &access {
+        Access::Bearer(trust) => Some(Arc::clone(trust)),
+        Access::None(_) => None,
+    };
+    let mcp = Mcp::new(dispatcher, &server_info, limits, trust);
     if let Access::Bearer(trust) = &access {
         // Weak: a trust that outlives a router must not keep it.
         let weak: Weak<Mcp> = Arc::downgrade(&mcp);

@@ -19,7 +19,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Map, Value, json};
 
-use crate::bearer::TrustedSet;
+use crate::bearer::{Trust, TrustedSet};
 use crate::caller::Caller;
 use crate::dispatch::Dispatcher;
 use crate::doors::ServerInfo;
@@ -50,6 +50,8 @@ pub(crate) struct Mcp {
     permits: Arc<SubjectPermits>,
     in_flight: Arc<InFlight>,
     tools: ToolLists,
+    /// The keys in force, where there are any.
+    trust: Option<Arc<Trust>>,
 }
 
 /// What a request holds until its answer is done.
@@ -60,7 +62,12 @@ pub(crate) enum Permit {
 }
 
 impl Mcp {
-    pub(crate) fn new(dispatcher: Arc<Dispatcher>, info: &ServerInfo, limits: Limits) -> Arc<Self> {
+    pub(crate) fn new(
+        dispatcher: Arc<Dispatcher>,
+        info: &ServerInfo,
+        limits: Limits,
+        trust: Option<Arc<Trust>>,
+    ) -> Arc<Self> {
         let metrics = dispatcher.metrics().clone();
         Arc::new(Self {
             dispatcher,
@@ -70,6 +77,7 @@ impl Mcp {
             permits: SubjectPermits::new(&limits),
             in_flight: Arc::default(),
             tools: ToolLists::default(),
+            trust,
         })
     }
 
@@ -77,6 +85,14 @@ impl Mcp {
     pub(crate) fn revoke(&self, trusted: &TrustedSet) {
         self.sessions.revoke(trusted);
         self.in_flight.revoke(trusted);
+    }
+
+    /// Says whether a caller's key is trusted still: the body of a request may have come long after its bearer.
+    fn still_trusts(&self, caller: &Caller) -> bool {
+        match (&self.trust, &caller.kid) {
+            (Some(trust), Some(kid)) => trust.current().trusts(&caller.issuer, kid),
+            _ => true,
+        }
     }
 
     /// Takes a request's place, in its session or among its subject's requests.

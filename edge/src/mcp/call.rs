@@ -12,7 +12,9 @@ use super::message::is_id;
 use super::reply::{self, Rpc, rpc};
 use super::stream::{self, Streaming};
 use super::{Mcp, Permit};
+use crate::bearer::{Unauthorized, reasons};
 use crate::caller::Caller;
+use crate::doors::unauthorized;
 use crate::handler::Progress;
 use crate::in_flight::{Registered, Why};
 
@@ -66,6 +68,10 @@ impl Mcp {
             let error = Rpc::new(-32600, "Invalid Request: a call with this id is running");
             return rpc(StatusCode::BAD_REQUEST, error.body(&id), permit);
         };
+        // Looked at once the call can be taken back: a key that goes from here on takes it along.
+        if !self.still_trusts(&caller) {
+            return unauthorized(&Unauthorized::because(reasons::KEY));
+        }
         let known = self.dispatcher.find(&params.name, &caller).is_some();
         let stream_token = params.progress_token.filter(|_| known && accepts_stream(headers));
         let cancel = registered.token();

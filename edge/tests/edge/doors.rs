@@ -11,6 +11,7 @@ use cuddy_edge::caller::{Caller, Door};
 use cuddy_edge::doors::{Access, DoorSettings, Limits, ServerInfo, router};
 use cuddy_protocol::{Capabilities, Capability};
 use http::{Method, Request, StatusCode};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -234,6 +235,58 @@ async fn what_is_no_message_is_refused() {
         assert_eq!(answer.header("content-type"), Some("application/json"), "{shown}");
         if status == 200 {
             assert_eq!(answer.json()["id"], 1, "{shown}");
+        }
+    }
+}
+
+/// Any JSON, not too deep.
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        prop::sample::select(vec!["2.0", "tools/call", "initialize", "notifications/cancelled", "echo", "é"])
+            .prop_map(Value::from),
+    ];
+    let names = vec![
+        "jsonrpc",
+        "id",
+        "method",
+        "params",
+        "name",
+        "arguments",
+        "_meta",
+        "text",
+        "requestId",
+        "result",
+    ];
+    leaf.prop_recursive(4, 32, 6, move |inner| {
+        let names = prop::sample::select(names.clone());
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(names.prop_map(str::to_owned), inner, 0..6)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_message_is_answered(mut body in any_json(), good in any::<bool>()) {
+        if good && let Value::Object(members) = &mut body {
+            members.insert("jsonrpc".to_owned(), json!("2.0"));
+            members.insert("id".to_owned(), json!(1));
+            members.insert("method".to_owned(), json!("tools/call"));
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let answer = runtime.block_on(async { doors().client("me").post(&body).await });
+        match answer.status.as_u16() {
+            202 => prop_assert!(answer.body.is_empty()),
+            200 | 400 => prop_assert_eq!(&answer.json()["jsonrpc"], "2.0"),
+            other => prop_assert!(false, "{} to {}", other, body),
         }
     }
 }

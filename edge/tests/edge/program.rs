@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering;
 
 use cuddy_commands::Command;
 use cuddy_edge::audit::Outcome;
-use cuddy_edge::dispatch::{DispatchSettings, Dispatcher, MissingHandler};
-use cuddy_edge::handler::Handlers;
+use cuddy_edge::dispatch::{DispatchSettings, Dispatcher, MAX_RUNNING, MissingHandler, STOP_GRACE};
+use cuddy_edge::handler::{Handlers, Progress};
 use cuddy_protocol::ErrorCode;
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use crate::support::ask::{call, doors};
-use crate::support::commands::{Echo, Held, TABLE};
+use crate::support::commands::{Echo, Held, TABLE, one};
 use crate::support::program::settings;
 use crate::support::tokens::kid;
 
@@ -86,6 +87,48 @@ async fn counters_have_labels_of_fixed_sets() {
         assert!(text.contains(line), "{line}\n{text}");
     }
     assert!(!text.contains("made-up"));
+}
+
+#[tokio::test]
+async fn whoever_leaves_while_the_trail_is_written_has_no_effect() {
+    let doors = doors();
+    let caller = cuddy_edge::caller::Caller {
+        issuer: "i".to_owned(),
+        subject: "s".to_owned(),
+        kid: None,
+        capabilities: cuddy_protocol::Capabilities::up_to(cuddy_protocol::Capability::Admin),
+        issued_at: 0,
+        door: cuddy_edge::caller::Door::Agent,
+        session: None,
+    };
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    let arguments = json!({ "text": "x" });
+    let result = doors.program.dispatcher.call("change", arguments, caller, Progress::none(), cancel).await;
+    assert_eq!(result.unwrap_err().error_code, ErrorCode::Cancelled);
+    assert_eq!(doors.program.held.changes.load(Ordering::SeqCst), 0);
+    assert_eq!(doors.program.trail.ended.lock()[0].outcome, Outcome::Failed(ErrorCode::Cancelled));
+    assert_eq!(doors.program.doorman.inside.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_and_comes_again_cannot_pile_up_calls() {
+    let doors = doors();
+    let client = doors.client("me");
+    for _ in 0..MAX_RUNNING {
+        let waiting = client.spawn(call(1, "stubborn", json!({})));
+        one(&doors.program.held.began).await;
+        waiting.abort();
+        assert!(waiting.await.unwrap_err().is_cancelled());
+    }
+    let error = client.post(&call(1, "echo", json!({ "text": "x" }))).await.tool_error();
+    assert_eq!((&error["errorCode"], &error["retryable"]), (&json!("BUSY"), &json!(true)));
+    // The grace is over: what did not stop has been dropped.
+    tokio::time::sleep(STOP_GRACE * 2).await;
+    assert_eq!(
+        client.post(&call(1, "echo", json!({ "text": "x" }))).await.json()["result"]["isError"],
+        false
+    );
 }
 
 #[test]

@@ -233,6 +233,22 @@ async fn a_long_call_keeps_its_session() {
 }
 
 #[tokio::test]
+async fn a_key_that_goes_while_the_body_comes_opens_nothing() {
+    let doors = doors();
+    let client = doors.client("me");
+    let trust = std::sync::Arc::clone(&doors.trust);
+    let message = call(1, "change", json!({ "text": "x" })).to_string();
+    // The bearer has been checked when the body is asked for.
+    let body = futures::stream::once(async move {
+        trust.replace(set(2, &[trusted(&key(2))]));
+        Ok::<_, std::io::Error>(message)
+    });
+    let answer = client.ask(client.request("POST", &[], axum::body::Body::from_stream(body))).await;
+    assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(doors.program.held.changes.load(std::sync::atomic::Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
 async fn a_key_that_is_taken_away_takes_its_sessions_and_calls_along() {
     let doors = doors();
     let kept = doors.client("kept").in_session().await;
