@@ -1,8 +1,8 @@
 //! Bearers for one environment: minted per request, never kept, never printed but by `mcp token`.
 
+use cuddy_edge::token;
 use cuddy_protocol::Scope;
 use cuddy_protocol::claims::{Claims, DEFAULT_ISSUER, MAX_LIFETIME_SECONDS};
-use cuddy_edge::token;
 use ed25519_dalek::SigningKey;
 use jiff::Timestamp;
 use secrecy::SecretString;
@@ -56,7 +56,8 @@ impl Minter {
 
     /// Returns a bearer over claims.
     pub(crate) fn sign(&self, claims: &Claims) -> Result<SecretString, CliError> {
-        token::mint(&self.key, claims).map_err(|e| CliError::failed("the bearer cannot be written").because(e))
+        token::mint(&self.key, claims)
+            .map_err(|e| CliError::failed("the bearer cannot be written").because(e))
     }
 
     /// Returns a bearer made now.

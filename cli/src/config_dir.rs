@@ -66,10 +66,7 @@ impl ConfigDir {
 }
 
 /// Go's `os.UserConfigDir`, of `os.go` in its package os.
-fn user_config_dir(
-    os: &str,
-    variable: impl Fn(&str) -> Option<OsString>,
-) -> Result<PathBuf, ConfigDirError> {
+fn user_config_dir(os: &str, variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, ConfigDirError> {
     let get = |name: &str| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     match os {
         "windows" => get("AppData").ok_or(ConfigDirError::Unset("%AppData%")),
@@ -103,7 +100,10 @@ mod tests {
     fn it_is_gos_user_config_dir() {
         assert_eq!(from("linux", &[("HOME", "/h")]).unwrap(), Path::new("/h/.config"));
         assert_eq!(from("linux", &[("HOME", "/h"), ("XDG_CONFIG_HOME", "/x")]).unwrap(), Path::new("/x"));
-        assert_eq!(from("linux", &[("HOME", "/h"), ("XDG_CONFIG_HOME", "")]).unwrap(), Path::new("/h/.config"));
+        assert_eq!(
+            from("linux", &[("HOME", "/h"), ("XDG_CONFIG_HOME", "")]).unwrap(),
+            Path::new("/h/.config")
+        );
         assert!(matches!(from("linux", &[("XDG_CONFIG_HOME", "x")]), Err(ConfigDirError::Relative(_))));
         assert!(matches!(from("linux", &[]), Err(ConfigDirError::Unset(_))));
         assert_eq!(from("macos", &[("HOME", "/h")]).unwrap(), Path::new("/h/Library/Application Support"));

@@ -20,7 +20,12 @@ const DEFAULT_PAUSE: Duration = Duration::from_millis(500);
 const MAX_NEW_WAYS: u32 = 3;
 
 /// Sends a request and returns the answer's message: a result, or an error of the protocol.
-pub(crate) async fn request(reach: &Reach, method: &str, params: Value, wake: Wake) -> Result<Value, CliError> {
+pub(crate) async fn request(
+    reach: &Reach,
+    method: &str,
+    params: Value,
+    wake: Wake,
+) -> Result<Value, CliError> {
     let id = uuid::Uuid::new_v4().to_string();
     let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
     let notice = |text: &str| output::note(text);
@@ -35,7 +40,9 @@ pub(crate) async fn request(reach: &Reach, method: &str, params: Value, wake: Wa
                 }
                 return Err(CliError::failed("the answer belongs to another request"));
             }
-            Sent::Answered(Answer::Accepted) => return Err(CliError::failed("the request was taken for a notification")),
+            Sent::Answered(Answer::Accepted) => {
+                return Err(CliError::failed("the request was taken for a notification"));
+            }
             Sent::Answered(Answer::Refused(refusal)) if refusal.is_passing() => {
                 if refusal.is_down() {
                     reach.forget(&route);
@@ -62,7 +69,12 @@ pub(crate) async fn request(reach: &Reach, method: &str, params: Value, wake: Wa
 }
 
 /// Sends one request through a port of this machine, once.
-pub(crate) async fn through_port(reach: &Reach, port: u16, method: &str, params: Value) -> Result<Value, CliError> {
+pub(crate) async fn through_port(
+    reach: &Reach,
+    port: u16,
+    method: &str,
+    params: Value,
+) -> Result<Value, CliError> {
     let id = uuid::Uuid::new_v4().to_string();
     let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
     match reach.send(&Arc::new(Route::local(port)), &message, &mut |_| {}).await {
@@ -83,7 +95,9 @@ pub(crate) fn result(message: &Value) -> Result<&Value, CliError> {
 
 fn progress(message: Value) {
     let step = message.pointer("/params/message").and_then(Value::as_str);
-    if let (Some("notifications/progress"), Some(step)) = (message.get("method").and_then(Value::as_str), step) {
+    if let (Some("notifications/progress"), Some(step)) =
+        (message.get("method").and_then(Value::as_str), step)
+    {
         output::note(step);
     }
 }

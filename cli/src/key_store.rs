@@ -46,9 +46,11 @@ impl From<KeyStoreError> for CliError {
         match &error {
             KeyStoreError::Missing(_) => Self::failed(error.to_string())
                 .hint("make one with `cuddy key create`; nothing else makes keys behind your back"),
-            KeyStoreError::Exists(_) => Self::refused(error.to_string())
-                .hint("show it with `cuddy key show`")
-                .hint("`--force` replaces it: whatever trusts the old key alone can then no longer be reached"),
+            KeyStoreError::Exists(_) => {
+                Self::refused(error.to_string()).hint("show it with `cuddy key show`").hint(
+                    "`--force` replaces it: whatever trusts the old key alone can then no longer be reached",
+                )
+            }
             _ => Self::failed(error.to_string()).because(error),
         }
     }
@@ -66,10 +68,9 @@ impl KeyStore {
     pub(crate) fn at(dir: &ConfigDir, key: Option<&Path>) -> Self {
         match key {
             Some(path) => Self { private: path.to_owned(), public: path.with_extension("pub") },
-            None => Self {
-                private: dir.identity().join(PRIVATE_FILE),
-                public: dir.identity().join(PUBLIC_FILE),
-            },
+            None => {
+                Self { private: dir.identity().join(PRIVATE_FILE), public: dir.identity().join(PUBLIC_FILE) }
+            }
         }
     }
 
@@ -124,8 +125,7 @@ impl KeyStore {
 
     /// Returns the public key as PEM, and mends the file that holds it.
     pub(crate) fn public_pem(&self, key: &SigningKey) -> Result<String, KeyStoreError> {
-        let pem =
-            keys::public_to_pem(&key.verifying_key()).map_err(|source| self.broken(source))?;
+        let pem = keys::public_to_pem(&key.verifying_key()).map_err(|source| self.broken(source))?;
         if files::read(&self.public, MAX_BYTES).ok().flatten().as_deref() != Some(pem.as_str()) {
             // A folder that cannot be written is no reason to hide the key.
             let _ = files::replace(&self.public, pem.as_bytes());
@@ -134,8 +134,7 @@ impl KeyStore {
     }
 
     fn write_public(&self, key: &SigningKey) -> Result<(), KeyStoreError> {
-        let pem =
-            keys::public_to_pem(&key.verifying_key()).map_err(|source| self.broken(source))?;
+        let pem = keys::public_to_pem(&key.verifying_key()).map_err(|source| self.broken(source))?;
         Ok(files::replace(&self.public, pem.as_bytes())?)
     }
 

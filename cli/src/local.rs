@@ -13,4 +13,5 @@ pub(crate) mod record;
 pub(crate) const DEFAULT_NAME: &str = "dev";
 
 /// What is said whenever one is started.
-pub(crate) const NO_WALL: &str = "there is no wall between the agent and you: what it runs has your rights on this machine";
+pub(crate) const NO_WALL: &str =
+    "there is no wall between the agent and you: what it runs has your rights on this machine";

@@ -88,12 +88,11 @@ pub(crate) async fn post(
 ) -> Result<Answer, PostError> {
     connection.ready().await.map_err(PostError::NotSent)?;
     let request = request(&post)?;
-    let response = connection.try_send_request(request).await.map_err(|mut error| {
-        match error.take_message() {
+    let response =
+        connection.try_send_request(request).await.map_err(|mut error| match error.take_message() {
             Some(_) => PostError::NotSent(error.into_error()),
             None => PostError::Lost(Some(error.into_error())),
-        }
-    })?;
+        })?;
     let (head, body) = response.into_parts();
     if !head.status.is_success() {
         return Ok(Answer::Refused(refusal(head.status, &head.headers, body).await));
@@ -126,10 +125,7 @@ fn request(post: &Post<'_>) -> Result<Request<Full<Bytes>>, PostError> {
         .map_err(PostError::Request)
 }
 
-async fn events(
-    mut body: Incoming,
-    notify: &mut (dyn FnMut(Value) + Send),
-) -> Result<Answer, PostError> {
+async fn events(mut body: Incoming, notify: &mut (dyn FnMut(Value) + Send)) -> Result<Answer, PostError> {
     let mut parser = sse::Parser::new(MAX_ANSWER_BYTES);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|e| PostError::Lost(Some(e)))?;

@@ -101,7 +101,9 @@ fn colour() -> bool {
 
 fn columns(head: &[&str], rows: &[Vec<String>]) -> String {
     let mut all: Vec<Vec<String>> = vec![head.iter().map(|h| (*h).to_owned()).collect()];
-    all.extend(rows.iter().map(|row| row.iter().map(|cell| clean(cell).replace(['\n', '\t'], " ")).collect()));
+    all.extend(
+        rows.iter().map(|row| row.iter().map(|cell| clean(cell).replace(['\n', '\t'], " ")).collect()),
+    );
     let width = |column: usize| {
         all.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
     };

@@ -18,7 +18,9 @@ pub(crate) fn bind(dir: &ConfigDir, scope: &Scope, asked: Option<u16>) -> Result
         return listen(port).map_err(|error| taken(port, error));
     }
     let states = state::all(dir);
-    let own = states.iter().find(|s| s.tenant == scope.tenant.as_str() && s.environment == scope.environment.as_str());
+    let own = states
+        .iter()
+        .find(|s| s.tenant == scope.tenant.as_str() && s.environment == scope.environment.as_str());
     if let Some(listener) = own.and_then(|state| listen(state.local_port).ok()) {
         return Ok(listener);
     }
@@ -71,7 +73,8 @@ mod tests {
     #[test]
     fn ranges_in_use_are_left_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let config = ConfigDir::find(|n| (n == crate::env_vars::CONFIG_DIR).then(|| dir.path().into())).unwrap();
+        let config =
+            ConfigDir::find(|n| (n == crate::env_vars::CONFIG_DIR).then(|| dir.path().into())).unwrap();
         let scope = |name: &str| Scope { tenant: "t".parse().unwrap(), environment: name.parse().unwrap() };
         let write = |name: &str, local_port| {
             let state = StateFile {

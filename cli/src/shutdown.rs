@@ -14,8 +14,11 @@ pub(crate) fn signals() -> Result<Signals, CliError> {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
-        let streams =
-            [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?];
+        let streams = [
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::hangup())?,
+        ];
         Ok(Signals { streams })
     }
     #[cfg(not(unix))]

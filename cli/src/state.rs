@@ -48,8 +48,8 @@ pub(crate) fn read(dir: &ConfigDir, scope: &Scope) -> Result<Option<StateFile>, 
 /// Writes an environment's state file.
 pub(crate) fn write(dir: &ConfigDir, scope: &Scope, state: &StateFile) -> Result<PathBuf, StateError> {
     let path = path(dir, scope);
-    let text = serde_json::to_vec_pretty(state)
-        .map_err(|source| StateError::Form { path: path.clone(), source })?;
+    let text =
+        serde_json::to_vec_pretty(state).map_err(|source| StateError::Form { path: path.clone(), source })?;
     files::replace(&path, &text)?;
     Ok(path)
 }
@@ -78,8 +78,8 @@ pub(crate) fn all(dir: &ConfigDir) -> Vec<StateFile> {
 
 fn read_at(path: &Path) -> Result<Option<StateFile>, StateError> {
     let Some(text) = files::read(path, MAX_BYTES)? else { return Ok(None) };
-    let state = serde_json::from_str(&text)
-        .map_err(|source| StateError::Form { path: path.to_owned(), source })?;
+    let state =
+        serde_json::from_str(&text).map_err(|source| StateError::Form { path: path.to_owned(), source })?;
     Ok(Some(state))
 }
 
@@ -91,7 +91,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_owned();
         let config =
-            ConfigDir::find(|name| (name == crate::env_vars::CONFIG_DIR).then(|| path.clone().into())).unwrap();
+            ConfigDir::find(|name| (name == crate::env_vars::CONFIG_DIR).then(|| path.clone().into()))
+                .unwrap();
         let scope = Scope { tenant: "acme".parse().unwrap(), environment: "dev".parse().unwrap() };
         (dir, config, scope)
     }

@@ -59,7 +59,10 @@ pub(crate) async fn resolve(args: &TargetArgs, dir: &ConfigDir) -> Result<Target
         // A tenant is a namespace unless the operator says otherwise; then the namespace is named too.
         place.namespace.clone_from(tenant);
     }
-    if !explicit && args.tenant.as_deref() == Some(LOCAL_TENANT) && has_local(&states, args.environment.as_deref()) {
+    if !explicit
+        && args.tenant.as_deref() == Some(LOCAL_TENANT)
+        && has_local(&states, args.environment.as_deref())
+    {
         place = None;
     }
     if let Some(environment) = &args.environment {
@@ -85,7 +88,11 @@ pub(crate) async fn resolve(args: &TargetArgs, dir: &ConfigDir) -> Result<Target
         (listed, _) => match only_state(&states, args.tenant.as_deref(), place.as_ref(), explicit) {
             Some(state) => {
                 let scope = scope(&state.tenant, &state.environment)?;
-                Ok(Target { scope, place: place.filter(|_| !state.kubernetes_context.is_empty()), in_cluster: false })
+                Ok(Target {
+                    scope,
+                    place: place.filter(|_| !state.kubernetes_context.is_empty()),
+                    in_cluster: false,
+                })
             }
             None => Err(listed.err().unwrap_or_else(|| nothing(place.as_ref(), &states))),
         },
@@ -172,10 +179,15 @@ fn nothing(place: Option<&Place>, states: &[StateFile]) -> CliError {
     };
     let error = CliError::usage(message);
     match (place, states.len()) {
-        (Some(_), _) => error.hint("make one with `cuddy env create NAME`, or choose another with --namespace"),
-        (None, 0) => error.hint("start one with `cuddy local up --workspace DIR`, or point $KUBECONFIG at a cluster"),
+        (Some(_), _) => {
+            error.hint("make one with `cuddy env create NAME`, or choose another with --namespace")
+        }
+        (None, 0) => {
+            error.hint("start one with `cuddy local up --workspace DIR`, or point $KUBECONFIG at a cluster")
+        }
         (None, _) => {
-            let names: Vec<String> = states.iter().map(|s| format!("{}/{}", s.tenant, s.environment)).collect();
+            let names: Vec<String> =
+                states.iter().map(|s| format!("{}/{}", s.tenant, s.environment)).collect();
             error.hint(format!("name one with --tenant and --environment: {}", names.join(", ")))
         }
     }
@@ -217,7 +229,11 @@ mod tests {
         assert_eq!(only_state(&local, None, Some(&place), false), Some(&local[0]));
         assert_eq!(only_state(&local, None, Some(&place), true), None);
         let other = [state("acme", "a", "other-cluster")];
-        assert_eq!(only_state(&other, None, Some(&place), false), None, "a forward to another cluster is not meant");
+        assert_eq!(
+            only_state(&other, None, Some(&place), false),
+            None,
+            "a forward to another cluster is not meant"
+        );
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use cuddy_edge::keys::{self, KeyError};
 use cuddy_protocol::anchor::{
-    ANCHOR_FILE, ANCHOR_VERSION, AnchorDocument, CA_FILE, ControlKeys, FIRST_KEY_FILE, TLS_CERT_FILE, TLS_KEY_FILE,
-    TrustedKey,
+    ANCHOR_FILE, ANCHOR_VERSION, AnchorDocument, CA_FILE, ControlKeys, FIRST_KEY_FILE, TLS_CERT_FILE,
+    TLS_KEY_FILE, TrustedKey,
 };
 use cuddy_protocol::claims::DEFAULT_ISSUER;
 use cuddy_protocol::{Capability, Scope, places};
@@ -52,7 +52,12 @@ pub(crate) fn write(folder: &Path, scope: &Scope, uid: &str, key: &VerifyingKey)
     Ok(())
 }
 
-fn document(scope: &Scope, uid: &str, key: &VerifyingKey, pem: String) -> Result<AnchorDocument, AnchorError> {
+fn document(
+    scope: &Scope,
+    uid: &str,
+    key: &VerifyingKey,
+    pem: String,
+) -> Result<AnchorDocument, AnchorError> {
     // Nobody controls a local environment from outside: the control key's private half is forgotten at once.
     let control = keys::public_to_pem(&keys::generate()?.verifying_key())?;
     Ok(AnchorDocument {

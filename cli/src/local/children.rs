@@ -112,7 +112,8 @@ impl Children {
 
 impl Running {
     fn start(name: &'static str, mut command: Command, layout: &Layout) -> Result<Self, CliError> {
-        let failed = |what: &str, error| CliError::failed(format!("cannot {what} of the {name}")).because(error);
+        let failed =
+            |what: &str, error| CliError::failed(format!("cannot {what} of the {name}")).because(error);
         let log = layout.log(name);
         let output = File::create(&log).map_err(|e| failed("write the log", e))?;
         let errors = output.try_clone().map_err(|e| failed("write the log", e))?;
@@ -129,7 +130,8 @@ impl Running {
         command.process_group(0);
         let child = command.spawn().map_err(|e| failed("start the program", e))?;
         let process = child.id().and_then(Process::find).ok_or_else(|| {
-            CliError::failed(format!("the {name} ended at once")).because(std::io::Error::other(detach::tail(&log)))
+            CliError::failed(format!("the {name} ended at once"))
+                .because(std::io::Error::other(detach::tail(&log)))
         })?;
         Ok(Self { name, child, log, process })
     }

@@ -37,7 +37,14 @@ impl Layout {
 
     /// Makes the folders, readable by their owner alone.
     pub(crate) fn make(&self) -> Result<(), CliError> {
-        for folder in [self.anchor(), self.state(), self.pod_state(), self.host_sockets(), self.agent_sockets(), self.beats()] {
+        for folder in [
+            self.anchor(),
+            self.state(),
+            self.pod_state(),
+            self.host_sockets(),
+            self.agent_sockets(),
+            self.beats(),
+        ] {
             files::make_private_folder(&folder)?;
         }
         // What the sidecar writes for one pod must not be taken for the next one's.

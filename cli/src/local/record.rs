@@ -80,6 +80,8 @@ pub(crate) fn all(dir: &ConfigDir) -> Vec<Record> {
 fn read_at(path: &Path) -> Option<Record> {
     let text = files::read(path, MAX_BYTES).ok()??;
     serde_json::from_str(&text)
-        .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "a record of a run that cannot be read"))
+        .inspect_err(
+            |error| tracing::warn!(path = %path.display(), %error, "a record of a run that cannot be read"),
+        )
         .ok()
 }

@@ -160,7 +160,11 @@ pub(crate) fn protocol_error(error: &Value) -> CliError {
         _ => Kind::Failed,
     };
     let error = CliError::new(kind, clean(message));
-    if kind == Kind::Usage { error.hint("`cuddy mcp tools` lists the tools and their parameters") } else { error }
+    if kind == Kind::Usage {
+        error.hint("`cuddy mcp tools` lists the tools and their parameters")
+    } else {
+        error
+    }
 }
 
 #[cfg(test)]
@@ -209,7 +213,8 @@ mod tests {
         assert_eq!(failed("FORBIDDEN").kind("x"), Some(Kind::Refused));
         assert_eq!(failed("STARTING").kind("x"), Some(Kind::Unreachable));
         assert_eq!(failed("NOT_FOUND").kind("x"), Some(Kind::Failed));
-        let unknown = tool_answer(&json!({ "error": { "code": -32602, "message": "unknown tool" } })).unwrap_err();
+        let unknown =
+            tool_answer(&json!({ "error": { "code": -32602, "message": "unknown tool" } })).unwrap_err();
         assert_eq!(unknown.kind, Kind::Usage);
     }
 }

@@ -70,7 +70,8 @@ mod tests {
 
     #[test]
     fn events_come_in_whatever_pieces() {
-        let stream = ": ping\n\nid: 1\ndata:\n\nevent: message\ndata: {\"a\":\ndata: 1}\n\ndata:{}\r\n\r\ndata: cut";
+        let stream =
+            ": ping\n\nid: 1\ndata:\n\nevent: message\ndata: {\"a\":\ndata: 1}\n\ndata:{}\r\n\r\ndata: cut";
         let whole = parse(&[stream]);
         assert_eq!(whole, ["{\"a\":\n1}", "{}"]);
         let letters: Vec<String> = stream.chars().map(String::from).collect();

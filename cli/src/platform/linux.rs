@@ -132,7 +132,10 @@ mod tests {
         let own = Process::find(std::process::id()).unwrap();
         assert!(own.is_alive());
         let reused = Process { started: own.started.map(|s| s + 1), ..own };
-        assert!(!reused.is_alive(), "a process of the same number that was started at another time is another one");
+        assert!(
+            !reused.is_alive(),
+            "a process of the same number that was started at another time is another one"
+        );
         assert!(!signal(reused, Signal::Terminate));
     }
 

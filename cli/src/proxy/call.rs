@@ -55,7 +55,12 @@ struct Tries {
 }
 
 impl Call {
-    pub(super) const fn new(upstream: Arc<Upstream>, id: Value, params: Map<String, Value>, progress: Progress) -> Self {
+    pub(super) const fn new(
+        upstream: Arc<Upstream>,
+        id: Value,
+        params: Map<String, Value>,
+        progress: Progress,
+    ) -> Self {
         Self { upstream, id, params, progress, sent: Mutex::new(None) }
     }
 
@@ -132,7 +137,14 @@ impl Call {
         }
     }
 
-    fn answered(&self, reach: &Reach, route: &Arc<Route>, id: &str, mut answer: Value, tries: &Tries) -> Next {
+    fn answered(
+        &self,
+        reach: &Reach,
+        route: &Arc<Route>,
+        id: &str,
+        mut answer: Value,
+        tries: &Tries,
+    ) -> Next {
         if answer.get("id").and_then(Value::as_str) != Some(id) {
             let error = CliError::failed("the environment answered another request than this one");
             return Next::Answer(self.failure(&error));
@@ -142,7 +154,8 @@ impl Call {
             && let Some(code) = tool.error_code().filter(|_| tool.is_error)
             && matches!(code.as_str(), "BUSY" | "STARTING" | "STOPPING" | "STOPPED")
         {
-            let refusal = Refusal { status: 503, retry_after: None, code: Some(code), message: tool.failure() };
+            let refusal =
+                Refusal { status: 503, retry_after: None, code: Some(code), message: tool.failure() };
             if let again @ Next::Again { .. } = self.refused(reach, route, &refusal, tries) {
                 return again;
             }

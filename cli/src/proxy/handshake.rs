@@ -76,7 +76,11 @@ mod tests {
             let answer = ask("initialize", json!({ "protocolVersion": version }));
             assert_eq!(answer["result"]["protocolVersion"], version);
         }
-        for other in [json!({}), json!({ "protocolVersion": "1900-01-01" }), json!({ "protocolVersion": "2026-07-28" })] {
+        for other in [
+            json!({}),
+            json!({ "protocolVersion": "1900-01-01" }),
+            json!({ "protocolVersion": "2026-07-28" }),
+        ] {
             assert_eq!(ask("initialize", other)["result"]["protocolVersion"], NEWEST);
         }
     }
@@ -84,7 +88,8 @@ mod tests {
     #[test]
     fn every_command_is_listed_and_other_methods_are_not_known() {
         let list = ask("tools/list", json!({}));
-        let names: Vec<&str> = list["result"]["tools"].as_array().unwrap().iter().filter_map(|t| t["name"].as_str()).collect();
+        let names: Vec<&str> =
+            list["result"]["tools"].as_array().unwrap().iter().filter_map(|t| t["name"].as_str()).collect();
         assert_eq!(names.len(), TABLE.len());
         assert!(names.contains(&"exec_raw"));
         assert_eq!(ask("tools/list", json!({ "cursor": 7 }))["error"]["code"], -32602);

@@ -50,7 +50,9 @@ pub(super) fn parse(line: &[u8]) -> Result<Message, Value> {
     }
     let method = match object.remove("method") {
         Some(Value::String(method)) => method,
-        None if object.contains_key("result") || object.contains_key("error") => return Ok(Message::Response),
+        None if object.contains_key("result") || object.contains_key("error") => {
+            return Ok(Message::Response);
+        }
         _ => return Err(invalid(&known, "method is no text")),
     };
     let params = match object.remove("params") {

@@ -49,10 +49,13 @@ impl Progress {
     /// Relays a step of the environment. Its numbers are put on top of what was told before; one that does not rise is
     /// left out, as the protocol asks.
     pub(super) fn relay(&self, message: &Value) {
-        let (Some(token), Some(params)) = (&self.token, message.get("params").and_then(Value::as_object)) else {
+        let (Some(token), Some(params)) = (&self.token, message.get("params").and_then(Value::as_object))
+        else {
             return;
         };
-        let Some(own) = params.get("progress").and_then(Value::as_f64).filter(|p| p.is_finite()) else { return };
+        let Some(own) = params.get("progress").and_then(Value::as_f64).filter(|p| p.is_finite()) else {
+            return;
+        };
         let base = {
             let mut numbers = self.numbers.lock();
             let progress = numbers.base + own;

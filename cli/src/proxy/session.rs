@@ -61,8 +61,13 @@ struct Session {
 }
 
 /// Serves a client until it has nothing more to say and has its answers, or is gone, or `stop` is done.
-pub(crate) async fn serve<R, W>(finder: Finder, patience: Duration, input: R, output: W, stop: impl Future<Output = ()>)
-where
+pub(crate) async fn serve<R, W>(
+    finder: Finder,
+    patience: Duration,
+    input: R,
+    output: W,
+    stop: impl Future<Output = ()>,
+) where
     R: AsyncBufRead + Unpin + Send + 'static,
     W: AsyncWrite + Unpin + Send + 'static,
 {
@@ -148,10 +153,20 @@ impl Session {
             let mut calls = self.calls.lock();
             if calls.contains_key(&key) {
                 // Its id would make the client take this for the answer to the call that runs.
-                Some(message::error(&Value::Null, -32600, &format!("Invalid Request: a call with the id {key} is running"), None))
+                Some(message::error(
+                    &Value::Null,
+                    -32600,
+                    &format!("Invalid Request: a call with the id {key} is running"),
+                    None,
+                ))
             } else if calls.len() >= MAX_IN_FLIGHT || self.tasks.len() >= 2 * MAX_IN_FLIGHT {
                 let words = format!("{MAX_IN_FLIGHT} calls are running; wait for one of them to end");
-                Some(message::error(&id, -32000, &words, Some(json!({ "errorCode": "BUSY", "retryable": true }))))
+                Some(message::error(
+                    &id,
+                    -32000,
+                    &words,
+                    Some(json!({ "errorCode": "BUSY", "retryable": true })),
+                ))
             } else {
                 calls.insert(key.clone(), Running { taken_back: taken_back.clone() });
                 None
@@ -160,7 +175,11 @@ impl Session {
         if let Some(refusal) = refusal {
             return self.writer.send(refusal).await;
         }
-        let token = params.get("_meta").and_then(|meta| meta.get("progressToken")).filter(|t| message::is_id(t)).cloned();
+        let token = params
+            .get("_meta")
+            .and_then(|meta| meta.get("progressToken"))
+            .filter(|t| message::is_id(t))
+            .cloned();
         let progress = Progress::new(token, self.writer.clone());
         let call = Call::new(Arc::clone(&self.upstream), id, params, progress);
         let (writer, calls) = (self.writer.clone(), Arc::clone(&self.calls));

@@ -73,7 +73,9 @@ pub(crate) fn of(environment: &Environment) -> Availability {
         return if comes { Availability::Coming(why) } else { Availability::Asleep(why) };
     }
     if is(types::READY, "True") {
-        if let (Some(pod), Some(endpoint), Some(uid)) = (&status.pod_name, &status.endpoint, environment.uid()) {
+        if let (Some(pod), Some(endpoint), Some(uid)) =
+            (&status.pod_name, &status.endpoint, environment.uid())
+        {
             return Availability::Up(Up {
                 name: environment.name_any(),
                 uid,
@@ -154,10 +156,19 @@ mod tests {
 
     #[test]
     fn what_is_asleep_is_woken_once() {
-        let asleep = |rest| environment(json!({}), &[("Ready", "False", "Stopped"), ("Suspended", "True", "IdleStopped")], rest);
+        let asleep = |rest| {
+            environment(
+                json!({}),
+                &[("Ready", "False", "Stopped"), ("Suspended", "True", "IdleStopped")],
+                rest,
+            )
+        };
         assert!(matches!(of(&asleep(json!({}))), Availability::Asleep(why) if why.reason == "IdleStopped"));
         let asked = json!({ "metadata": { "annotations": { "cuddy.dev/wake": "b" } }, "status": { "lastWake": "a" } });
-        assert!(matches!(of(&asleep(asked)), Availability::Coming(_)), "a wake that was not acted upon yet is not repeated");
+        assert!(
+            matches!(of(&asleep(asked)), Availability::Coming(_)),
+            "a wake that was not acted upon yet is not repeated"
+        );
         let acted = json!({ "metadata": { "annotations": { "cuddy.dev/wake": "b" } }, "status": { "lastWake": "b" } });
         assert!(matches!(of(&asleep(acted)), Availability::Asleep(_)), "an old wake is none");
     }
@@ -170,7 +181,11 @@ mod tests {
         assert!(matches!(of(&new), Availability::Coming(_)));
         let invalid = environment(json!({}), &[("Ready", "False", "Invalid")], json!({}));
         assert!(matches!(of(&invalid), Availability::Broken(_)));
-        let mended = environment(json!({}), &[("Ready", "False", "Invalid")], json!({ "metadata": { "generation": 4 } }));
+        let mended = environment(
+            json!({}),
+            &[("Ready", "False", "Invalid")],
+            json!({ "metadata": { "generation": 4 } }),
+        );
         assert!(matches!(of(&mended), Availability::Coming(_)), "the status is about an older spec");
         let going = json!({ "metadata": { "deletionTimestamp": "2026-11-30T12:00:00Z" } });
         let going = environment(json!({}), &[("Ready", "True", "Running")], going);

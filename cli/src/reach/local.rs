@@ -95,10 +95,10 @@ pub(crate) async fn probe(state: &StateFile, bearer: &SecretString) -> Result<()
 /// Connects to a local end.
 pub(crate) async fn connect(port: u16) -> Result<client::Connection, CliError> {
     let dead = |message: String| {
-        CliError::from(ReachError::LocalEnd { port, message: message.clone() }).because(std::io::Error::other(message))
+        CliError::from(ReachError::LocalEnd { port, message: message.clone() })
+            .because(std::io::Error::other(message))
     };
-    let stream =
-        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.map_err(|e| dead(e.to_string()))?;
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.map_err(|e| dead(e.to_string()))?;
     let _ = stream.set_nodelay(true);
     client::handshake(stream).await.map_err(|e| dead(e.to_string()))
 }

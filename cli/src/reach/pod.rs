@@ -27,7 +27,10 @@ pub(crate) struct PodRoute {
 
 impl std::fmt::Debug for PodRoute {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PodRoute").field("pod", &self.up.pod).field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("PodRoute")
+            .field("pod", &self.up.pod)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -65,7 +68,9 @@ impl PodRoute {
                 Err(source) => {
                     // The kubelet says in its own channel why the port was not reached; TLS only saw the end.
                     let told = match refused {
-                        Some(words) => tokio::time::timeout(Duration::from_millis(200), words).await.ok().flatten(),
+                        Some(words) => {
+                            tokio::time::timeout(Duration::from_millis(200), words).await.ok().flatten()
+                        }
                         None => None,
                     };
                     Err(match told {

@@ -131,7 +131,8 @@ impl Reach {
                     return Sent::NotSent(CliError::unreachable(error.to_string()).because(error));
                 }
                 Err(error) => {
-                    let kind = if matches!(error, PostError::Lost(_)) { Kind::ChannelLost } else { Kind::Failed };
+                    let kind =
+                        if matches!(error, PostError::Lost(_)) { Kind::ChannelLost } else { Kind::Failed };
                     return Sent::Lost(CliError::new(kind, error.to_string()).because(error));
                 }
             }

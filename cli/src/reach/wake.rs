@@ -5,8 +5,8 @@ use std::time::Duration;
 use cuddy_crds::{Environment, labels};
 use futures::StreamExt;
 use kube::api::{Patch, PatchParams};
-use kube::runtime::watcher;
 use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher;
 use kube::{Api, Client};
 use serde_json::json;
 
@@ -71,7 +71,11 @@ pub(crate) async fn ask(api: &Api<Environment>, name: &str) -> Result<(), Cluste
 }
 
 /// Writes a new opaque id into an annotation.
-pub(crate) async fn annotate(api: &Api<Environment>, name: &str, annotation: &str) -> Result<(), ClusterError> {
+pub(crate) async fn annotate(
+    api: &Api<Environment>,
+    name: &str,
+    annotation: &str,
+) -> Result<(), ClusterError> {
     let id = uuid::Uuid::new_v4().to_string();
     let patch = json!({ "metadata": { "annotations": { annotation: id } } });
     api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))
@@ -90,7 +94,10 @@ async fn step(
     let name = request.name.to_owned();
     let tell = |last: &mut Why, why: Why| {
         if *last != why {
-            notice(&format!("environment {} is not ready yet ({}): {}", request.name, why.reason, why.message));
+            notice(&format!(
+                "environment {} is not ready yet ({}): {}",
+                request.name, why.reason, why.message
+            ));
             *last = why;
         }
     };

@@ -26,15 +26,25 @@ pub(super) async fn run(context: &Context, args: &DownArgs) -> Result<(), CliErr
     };
     let was_up = record.is_left();
     if !record.end().await {
-        return Err(CliError::failed(format!("a process of the local environment {} does not end", record.name))
-            .hint(format!("its processes: {}, {}, {}", record.supervisor.pid, record.sidecar.pid, record.host.pid)));
+        return Err(CliError::failed(format!(
+            "a process of the local environment {} does not end",
+            record.name
+        ))
+        .hint(format!(
+            "its processes: {}, {}, {}",
+            record.supervisor.pid, record.sidecar.pid, record.host.pid
+        )));
     }
     let layout = Layout::new(&context.dir, &record.name);
     layout.clean();
     state::remove(&context.dir, &target::scope(LOCAL_TENANT, record.name.as_str())?, record.sidecar.pid);
     let _ = std::fs::remove_file(layout.record());
     let what = if was_up { "ended" } else { "was not running any more" };
-    output::note(&format!("local environment {} {what}; {} is untouched", record.name, record.workspace.display()));
+    output::note(&format!(
+        "local environment {} {what}; {} is untouched",
+        record.name,
+        record.workspace.display()
+    ));
     Ok(())
 }
 

@@ -50,10 +50,9 @@ pub struct UpArgs {
 }
 
 pub(super) async fn run(context: &Context, args: &UpArgs) -> Result<(), CliError> {
-    let workspace = args
-        .workspace
-        .canonicalize()
-        .map_err(|e| CliError::usage(format!("there is no folder {}", args.workspace.display())).because(e))?;
+    let workspace = args.workspace.canonicalize().map_err(|e| {
+        CliError::usage(format!("there is no folder {}", args.workspace.display())).because(e)
+    })?;
     if !workspace.is_dir() {
         return Err(CliError::usage(format!("{} is no folder", workspace.display())));
     }
@@ -159,8 +158,11 @@ async fn answers(context: &Context, run: &Run, port: u16, sidecar: Process) -> R
         }
     };
     tokio::time::timeout(START_TIMEOUT, asked).await.unwrap_or_else(|_| {
-        Err(CliError::failed(format!("the local environment did not answer within {} s", START_TIMEOUT.as_secs()))
-            .hint(format!("its logs are in {}", run.layout.root().display())))
+        Err(CliError::failed(format!(
+            "the local environment did not answer within {} s",
+            START_TIMEOUT.as_secs()
+        ))
+        .hint(format!("its logs are in {}", run.layout.root().display())))
     })
 }
 
@@ -172,7 +174,8 @@ async fn one_call(reach: &Reach, port: u16) -> Result<(), CliError> {
 }
 
 fn record(args: &UpArgs, run: &Run, port: u16, children: &Children) -> Result<(), CliError> {
-    let supervisor = Process::find(std::process::id()).unwrap_or(Process { pid: std::process::id(), started: None });
+    let supervisor =
+        Process::find(std::process::id()).unwrap_or(Process { pid: std::process::id(), started: None });
     let record = Record {
         name: args.name.clone(),
         workspace: run.workspace.clone(),
@@ -186,7 +189,11 @@ fn record(args: &UpArgs, run: &Run, port: u16, children: &Children) -> Result<()
 }
 
 fn announce(args: &UpArgs, run: &Run, port: u16) -> Result<(), CliError> {
-    output::line(&format!("{} answers on http://127.0.0.1:{port}/mcp, home {}", run.scope, run.workspace.display()))?;
+    output::line(&format!(
+        "{} answers on http://127.0.0.1:{port}/mcp, home {}",
+        run.scope,
+        run.workspace.display()
+    ))?;
     output::line(&format!("mind: {}", local::NO_WALL))?;
     output::line(&next(&args.name))?;
     if !detach::is_background() {
@@ -196,7 +203,9 @@ fn announce(args: &UpArgs, run: &Run, port: u16) -> Result<(), CliError> {
 }
 
 fn next(name: &EnvironmentName) -> String {
-    format!("next: cuddy mcp call --tenant {LOCAL_TENANT} --environment {name} --tool exec_raw --arg 'argv=[\"ls\"]'")
+    format!(
+        "next: cuddy mcp call --tenant {LOCAL_TENANT} --environment {name} --tool exec_raw --arg 'argv=[\"ls\"]'"
+    )
 }
 
 async fn in_background(
@@ -209,10 +218,11 @@ async fn in_background(
     // What can be said at once is said here, and not in a log.
     programs::find()?;
     let log = layout.log("supervisor");
-    let mut arguments: Vec<OsString> = ["local", "up", "--detach", "--name", args.name.as_str(), "--workspace"]
-        .into_iter()
-        .map(OsString::from)
-        .collect();
+    let mut arguments: Vec<OsString> =
+        ["local", "up", "--detach", "--name", args.name.as_str(), "--workspace"]
+            .into_iter()
+            .map(OsString::from)
+            .collect();
     arguments.push(workspace.into());
     if let Some(port) = args.port {
         arguments.extend(["--port".into(), port.to_string().into()]);
@@ -233,11 +243,17 @@ async fn in_background(
             }
         }
     };
-    let record = tokio::time::timeout(START_TIMEOUT + Duration::from_secs(5), up)
-        .await
-        .unwrap_or_else(|_| Err(CliError::failed("the local environment did not start in time").hint(format!("its log is {}", log.display()))))?;
+    let record =
+        tokio::time::timeout(START_TIMEOUT + Duration::from_secs(5), up).await.unwrap_or_else(|_| {
+            Err(CliError::failed("the local environment did not start in time")
+                .hint(format!("its log is {}", log.display())))
+        })?;
     debug_assert!(state::read(&context.dir, scope).is_ok());
-    output::line(&format!("{scope} answers on http://127.0.0.1:{}/mcp, home {}", record.port, record.workspace.display()))?;
+    output::line(&format!(
+        "{scope} answers on http://127.0.0.1:{}/mcp, home {}",
+        record.port,
+        record.workspace.display()
+    ))?;
     output::line(&format!("mind: {}", local::NO_WALL))?;
     output::line(&next(&args.name))?;
     output::note(&format!("`cuddy local down --name {}` ends it", args.name));

@@ -95,9 +95,14 @@ fn arguments(args: &CallArgs) -> Result<Map<String, Value>, CliError> {
     };
     let mut all = match serde_json::from_str(&text) {
         Ok(Value::Object(object)) => object,
-        Ok(_) => return Err(CliError::usage("--args must be a JSON object").hint("for example: --args '{\"id\": \"suite\"}'")),
+        Ok(_) => {
+            return Err(CliError::usage("--args must be a JSON object")
+                .hint("for example: --args '{\"id\": \"suite\"}'"));
+        }
         Err(error) => {
-            return Err(CliError::usage("--args is no JSON").because(error).hint("mind the shell's quotes: --args '{...}'"));
+            return Err(CliError::usage("--args is no JSON")
+                .because(error)
+                .hint("mind the shell's quotes: --args '{...}'"));
         }
     };
     for one in &args.arg {

@@ -55,8 +55,14 @@ pub struct ConfigArgs {
 
 /// A name that needs no quotes in any of the files.
 fn server_name(text: &str) -> Result<String, String> {
-    let fits = !text.is_empty() && text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
-    if fits { Ok(text.to_owned()) } else { Err("letters, digits, '-' and '_', at most 64 of them".to_owned()) }
+    let fits = !text.is_empty()
+        && text.len() <= 64
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
+    if fits {
+        Ok(text.to_owned())
+    } else {
+        Err("letters, digits, '-' and '_', at most 64 of them".to_owned())
+    }
 }
 
 /// An entry: a command, and never a credential.
@@ -79,7 +85,9 @@ pub(super) async fn run(context: &Context, args: &ConfigArgs) -> Result<(), CliE
     }
     let path = match args.file.clone() {
         Some(path) => path,
-        None => own_file(args.client)?.ok_or_else(|| CliError::usage("`--client json --write` needs --file"))?,
+        None => {
+            own_file(args.client)?.ok_or_else(|| CliError::usage("`--client json --write` needs --file"))?
+        }
     };
     let before = files::read(&path, MAX_BYTES)?;
     let after = match args.client {
@@ -88,15 +96,18 @@ pub(super) async fn run(context: &Context, args: &ConfigArgs) -> Result<(), CliE
     };
     let after = after.map_err(|error| in_file(error, &path, &text))?;
     write(&path, &after)?;
-    output::note(&format!("{} starts the server {} now; it holds a command, and no credential", path.display(), entry.name));
+    output::note(&format!(
+        "{} starts the server {} now; it holds a command, and no credential",
+        path.display(),
+        entry.name
+    ));
     Ok(())
 }
 
 fn entry(args: &ConfigArgs, target: &Target) -> Entry {
     let name = args.name.clone().unwrap_or_else(|| format!("cuddy-{}", target.scope.environment));
-    let mut arguments: Vec<String> = ["mcp", "proxy", "--tenant", target.scope.tenant.as_str(), "--environment"]
-        .map(str::to_owned)
-        .into();
+    let mut arguments: Vec<String> =
+        ["mcp", "proxy", "--tenant", target.scope.tenant.as_str(), "--environment"].map(str::to_owned).into();
     arguments.push(target.scope.environment.to_string());
     // The editor may be started with another context than the one meant here.
     if let Some(place) = &target.place {
@@ -117,7 +128,9 @@ fn entry(args: &ConfigArgs, target: &Target) -> Entry {
 fn program() -> String {
     let own = std::env::current_exe().ok().and_then(|path| path.canonicalize().ok());
     let Some(own) = own else { return "cuddy".to_owned() };
-    let on_path = std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
+    let on_path = std::env::var_os("PATH")
+        .into_iter()
+        .flat_map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
     let found = on_path.map(|folder| folder.join("cuddy")).find(|path| path.is_file());
     if found.and_then(|path| path.canonicalize().ok()).as_ref() == Some(&own) {
         "cuddy".to_owned()
@@ -155,7 +168,9 @@ fn whole(client: Client, entry: &Entry) -> Ordered {
 
 fn with_json(before: Option<&str>, client: Client, entry: &Entry) -> Result<String, CliError> {
     let mut all = match before.map(str::trim).filter(|text| !text.is_empty()) {
-        Some(text) => serde_json::from_str(text).map_err(|e| CliError::failed("it is no plain JSON").because(e))?,
+        Some(text) => {
+            serde_json::from_str(text).map_err(|e| CliError::failed("it is no plain JSON").because(e))?
+        }
         None => Ordered::object(),
     };
     if !all.set(group(client), &entry.name, body(entry)) {
@@ -173,7 +188,12 @@ fn toml(entry: &Entry) -> String {
     // A JSON text is a basic string of TOML too, as long as no control character is escaped in JSON's own way.
     let quoted = |text: &str| json!(text).to_string();
     let args: Vec<String> = entry.args.iter().map(|a| quoted(a)).collect();
-    format!("[mcp_servers.{}]\ncommand = {}\nargs = [{}]\n", entry.name, quoted(&entry.command), args.join(", "))
+    format!(
+        "[mcp_servers.{}]\ncommand = {}\nargs = [{}]\n",
+        entry.name,
+        quoted(&entry.command),
+        args.join(", ")
+    )
 }
 
 /// Puts the entry into a TOML file: over the table of its name, or at the end. The rest is not touched, comments included.
@@ -222,9 +242,9 @@ fn own_file(client: Client) -> Result<Option<PathBuf>, CliError> {
 
 fn codex_home() -> Result<PathBuf, CliError> {
     let variable = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    variable("CODEX_HOME")
-        .or_else(|| variable("HOME").map(|home| home.join(".codex")))
-        .ok_or_else(|| CliError::usage("neither $CODEX_HOME nor $HOME is set").hint("name the file with --file"))
+    variable("CODEX_HOME").or_else(|| variable("HOME").map(|home| home.join(".codex"))).ok_or_else(|| {
+        CliError::usage("neither $CODEX_HOME nor $HOME is set").hint("name the file with --file")
+    })
 }
 
 fn in_file(mut error: CliError, path: &Path, text: &str) -> CliError {

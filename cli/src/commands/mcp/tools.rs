@@ -43,9 +43,12 @@ pub(super) async fn run(context: &Context, args: &ToolsArgs) -> Result<(), CliEr
     if args.output.is_json() {
         return output::json(&json!({ "tools": tools }));
     }
-    let text = |tool: &Value, name: &str| tool.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let rows: Vec<Vec<String>> =
-        tools.iter().map(|tool| vec![text(tool, "name"), parameters(tool), text(tool, "description")]).collect();
+    let text =
+        |tool: &Value, name: &str| tool.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let rows: Vec<Vec<String>> = tools
+        .iter()
+        .map(|tool| vec![text(tool, "name"), parameters(tool), text(tool, "description")])
+        .collect();
     output::table(&["TOOL", "PARAMETERS", "WHAT IT DOES"], &rows)
 }
 
