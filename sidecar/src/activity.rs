@@ -69,6 +69,17 @@ impl Activity {
         self.stir();
     }
 
+    /// The gate was open when the sidecar started; `proved` is what the last one kept.
+    pub fn open_again(&self, proved: Moment) {
+        self.idle.lock().open_again(self.clock.now(), proved);
+        self.stir();
+    }
+
+    /// Returns the last proved evidence.
+    pub fn proved(&self) -> Moment {
+        self.idle.lock().proved()
+    }
+
     /// Begins work, unless a fence stands; evidence only where there is a proof or a reason to believe it (`counts`).
     pub fn begin(self: &Arc<Self>, counts: Option<Proof>) -> Result<Option<RunningCall>, StandingFence> {
         let mut idle = self.idle.lock();

@@ -27,6 +27,7 @@ use crate::host::watch::HostWatch;
 use crate::leases::Leases;
 use crate::metrics::Metrics;
 use crate::probe::Probe;
+use crate::proved::Proved;
 
 /// Why a part cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -59,10 +60,14 @@ impl Assembly {
     pub fn new(settings: Settings) -> Result<Self, AssemblyError> {
         let gate = Gate::load(&settings.pod_uid, &settings.pod_state_dir, &settings.agent_socket_dir)?;
         let activity = Activity::new(Clock::start(), settings.policy);
+        let proved = Proved::load(&settings.pod_state_dir, &settings.pod_uid);
+        match proved.kept().filter(|_| gate.is_open()) {
+            Some(at) => activity.open_again(at),
+            None if gate.is_open() => activity.open(),
+            None => {}
+        }
         if settings.gate_open {
             gate.open(&settings.pod_uid)?;
-        }
-        if gate.is_open() {
             activity.open();
         }
         let disk = Arc::new(Disk::new(&settings.state_dir, RESERVE));
@@ -71,7 +76,7 @@ impl Assembly {
         let host = Arc::new(HostClient::new(settings.host_socket_dir.clone()));
         let leases =
             Arc::new(Leases::load(&settings.state_dir, Arc::clone(&activity), Arc::clone(&host) as _));
-        let watch = HostWatch::new(Arc::clone(&host), Arc::clone(&activity), Arc::clone(&leases));
+        let watch = HostWatch::new(Arc::clone(&host), Arc::clone(&activity), Arc::clone(&leases), proved);
         Ok(Self {
             settings,
             gate: Arc::new(gate),

@@ -34,6 +34,8 @@ use crate::report::{self, Facts};
 
 /// How old may be what a report says of the host.
 const AGE: Duration = Duration::from_secs(2);
+/// How long the host may be looked at before an answer: less than the operator waits.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What the operator deals with.
 pub struct Control {
@@ -115,7 +117,7 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
 }
 
 async fn activity(State(control): State<Arc<Control>>) -> Json<ActivityReport> {
-    control.watch.look(AGE).await;
+    let _ = tokio::time::timeout(LOOK, control.watch.look(AGE)).await;
     let (now, verdict) = control.activity.verdict();
     let facts = Facts {
         boot_id: &control.boot_id,
@@ -130,8 +132,7 @@ async fn quiesce(State(control): State<Arc<Control>>, body: Bytes) -> Result<Res
     let QuiesceRequest { if_idle_since } = parse(&body)?;
     if if_idle_since.is_some() {
         // A job may have begun since the host was last looked at.
-        control.watch.look(Duration::ZERO).await;
-        control.leases.reclaim().await;
+        control.watch.look_within(LOOK).await;
     }
     Ok(match control.activity.quiesce(if_idle_since.as_deref()) {
         Ok(fence) => {

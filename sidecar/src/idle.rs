@@ -157,6 +157,20 @@ impl IdleClock {
         }
     }
 
+    /// The sidecar was started again in a pod whose gate is open. The start is no proof that somebody works, so the bound
+    /// on evidence without proof goes on counting from `proved`; the timeout counts from now, since what ran until just
+    /// now is forgotten.
+    pub fn open_again(&mut self, now: Moment, proved: Moment) {
+        self.opened = true;
+        self.proved = proved.min(now);
+        self.unproved = Some(now);
+    }
+
+    /// Returns the last proved evidence.
+    pub fn proved(&self) -> Moment {
+        self.proved
+    }
+
     /// Returns the fence that stands now.
     pub fn fence(&mut self, now: Moment) -> Option<&StandingFence> {
         self.fence.take_if(|fence| fence.until <= now);

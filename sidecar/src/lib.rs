@@ -25,6 +25,7 @@ pub mod leases;
 pub mod listen;
 pub mod metrics;
 pub mod probe;
+pub mod proved;
 pub mod report;
 pub mod store;
 mod text;

@@ -12,6 +12,7 @@ use super::client::HostClient;
 use crate::activity::Activity;
 use crate::build_info;
 use crate::leases::Leases;
+use crate::proved::Proved;
 
 /// The pace while something runs or was called of late.
 const LIVELY: Duration = Duration::from_secs(5);
@@ -30,6 +31,7 @@ pub struct HostWatch {
     host: Arc<HostClient>,
     activity: Arc<Activity>,
     leases: Arc<Leases>,
+    proved: Arc<Proved>,
     up: AtomicBool,
     looked: Mutex<Option<Instant>>,
     greeted: Mutex<Option<(Instant, bool)>>,
@@ -37,11 +39,17 @@ pub struct HostWatch {
 
 impl HostWatch {
     /// Returns a watch that has not looked yet.
-    pub fn new(host: Arc<HostClient>, activity: Arc<Activity>, leases: Arc<Leases>) -> Arc<Self> {
+    pub fn new(
+        host: Arc<HostClient>,
+        activity: Arc<Activity>,
+        leases: Arc<Leases>,
+        proved: Arc<Proved>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             host,
             activity,
             leases,
+            proved,
             up: AtomicBool::new(false),
             looked: Mutex::default(),
             greeted: Mutex::default(),
@@ -75,6 +83,16 @@ impl HostWatch {
         *looked = Some(Instant::now());
     }
 
+    /// Looks now and reclaims leases, within `time`: a host that hangs must not keep the operator waiting. What cannot be
+    /// seen in time stays as it was last seen.
+    pub async fn look_within(&self, time: Duration) {
+        let looking = async {
+            self.look(Duration::ZERO).await;
+            self.leases.reclaim().await;
+        };
+        let _ = tokio::time::timeout(time, looking).await;
+    }
+
     /// Says whether a host of this very build answers `hello`.
     pub async fn greets(&self) -> bool {
         let mut greeted = self.greeted.lock().await;
@@ -101,6 +119,7 @@ impl HostWatch {
         loop {
             self.look(Duration::ZERO).await;
             self.leases.reclaim().await;
+            self.proved.keep(&self.activity).await;
             let pace = match (self.is_up(), self.activity.is_lively()) {
                 (false, _) => DOWN,
                 (true, true) => LIVELY,

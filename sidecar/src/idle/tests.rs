@@ -185,6 +185,20 @@ fn a_terminal_that_nobody_uses_does_not_move_the_idle_time() {
 }
 
 #[test]
+fn a_sidecar_that_is_started_again_gives_no_more_time_to_what_runs_inside() {
+    let mut clock = IdleClock::new(policy(900, 60, 3600), at(3000));
+    clock.open_again(at(3000), at(0));
+    clock.host_seen(at(3000), HostActivity::default());
+    // Without anything that runs the timeout counts from the new start.
+    check(
+        &mut clock,
+        &[(3059, Starting, None, Some(3660), false), (3060, Idle, Some(3000), Some(3660), false)],
+    );
+    clock.host_seen(at(3100), jobs(&["loop"]));
+    check(&mut clock, &[(3599, Busy, None, None, false), (3660, Busy, None, Some(3660), true)]);
+}
+
+#[test]
 fn a_lease_with_a_bearer_behind_it_holds_beyond_the_bound() {
     let mut clock = open(policy(900, 60, 3600));
     clock.leases_are(at(0), vec![lease("build", 20_000, Proof::Bearer)]);

@@ -83,6 +83,16 @@ async fn work_since_the_report_takes_the_stop_back() {
 }
 
 #[tokio::test]
+async fn a_host_that_hangs_does_not_keep_the_operator_waiting() {
+    let pod = Pod::open().await;
+    // It takes connections and says nothing.
+    let _host = std::os::unix::net::UnixListener::bind(pod.folder.path().join("host/host.sock")).unwrap();
+    let answer = pod.operator(QUIESCE, Some(json!({ "ifIdleSince": "2026-05-25T14:31:02Z" }))).await;
+    assert_eq!(answer.status, StatusCode::CONFLICT);
+    assert_eq!(pod.report().await.state, ActivityState::Starting);
+}
+
+#[tokio::test]
 async fn a_lease_keeps_it_up_and_is_named() {
     let pod = Pod::open().await;
     pod.call("activity_lease_take", json!({ "name": "Build" })).await.unwrap();

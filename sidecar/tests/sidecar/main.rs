@@ -11,5 +11,6 @@
 mod control;
 mod fence;
 mod keys;
+mod none;
 mod real;
 mod support;

@@ -68,8 +68,19 @@ impl Pod {
         identity: Identity,
         document: AnchorDocument,
     ) -> Self {
+        Self::with_settings(folder, identity, document, |_| {}).await
+    }
+
+    pub(crate) async fn with_settings(
+        folder: tempfile::TempDir,
+        identity: Identity,
+        document: AnchorDocument,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
         folders(folder.path());
-        let parts = Assembly::new(settings(folder.path())).unwrap();
+        let mut settings = settings(folder.path());
+        change(&mut settings);
+        let parts = Assembly::new(settings).unwrap();
         let anchor = parts.put_in_force(document).await;
         let known = Arc::new(OnceLock::new());
         known.set(Arc::clone(&anchor)).unwrap();
