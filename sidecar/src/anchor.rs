@@ -158,10 +158,7 @@ impl Anchor {
             }
             _ if !known => None,
             Err(error) => {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "the anchor's keys are refused: closed"
-                );
+                tracing::error!(error = crate::text::chain(&error), "the anchor's keys are refused: closed");
                 None
             }
             Ok(set) => Some(set),
@@ -171,7 +168,7 @@ impl Anchor {
             && generation > highest
             && let Err(error) = store.save(&generation)
         {
-            tracing::error!(error = &error as &dyn std::error::Error, "the generation is not kept");
+            tracing::error!(error = crate::text::chain(&error), "the generation is not kept");
         }
         let trust = match accepted {
             Some(set) => Trust::new(set),

@@ -135,7 +135,7 @@ async fn anchor_of(settings: &Settings) -> AnchorFolder {
         match tokio::task::spawn_blocking(move || AnchorFolder::read(&folder)).await {
             Ok(Ok(read)) => return read,
             Ok(Err(error)) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "no anchor: nobody is served");
+                tracing::error!(error = crate::text::chain(&error), "no anchor: nobody is served");
             }
             Err(error) => tracing::error!(%error, "no anchor: nobody is served"),
         }

@@ -158,13 +158,8 @@ async fn anchor(State(control): State<Arc<Control>>, body: Bytes) -> Result<Json
 }
 
 fn push_refused(error: &PushError) -> Refusal {
-    tracing::error!(error = error as &dyn std::error::Error, "keys refused");
-    let mut message = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        message = format!("{message}: {cause}");
-        source = cause.source();
-    }
+    tracing::error!(error = crate::text::chain(error), "keys refused");
+    let message = crate::text::chain(error);
     match error {
         PushError::Older { .. } => Refusal::new(StatusCode::CONFLICT, ErrorCode::Conflict, message),
         PushError::Keys(_) => {
@@ -195,7 +190,7 @@ async fn open(State(control): State<Arc<Control>>, body: Bytes) -> Result<Status
             Err(Refusal::new(StatusCode::CONFLICT, ErrorCode::Conflict, error.to_string()))
         }
         Err(error) => {
-            tracing::error!(error = &error as &dyn std::error::Error, "the gate does not open");
+            tracing::error!(error = crate::text::chain(&error), "the gate does not open");
             Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal, error.to_string()))
         }
     }

@@ -93,7 +93,7 @@ impl Leases {
                 (Book::default(), Condition::Newer { version })
             }
             Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "leases that cannot be read");
+                tracing::error!(error = text::chain(&error), "leases that cannot be read");
                 (Book::default(), Condition::Unreadable)
             }
         };
@@ -226,7 +226,7 @@ impl Leases {
                     tracing::warn!(path = %path.display(), "damaged leases set aside");
                     state.condition = Condition::Good;
                 }
-                Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "damaged leases"),
+                Err(error) => tracing::error!(error = text::chain(&error), "damaged leases"),
             }
         }
     }
@@ -294,7 +294,7 @@ fn job_lease(job: &RunningJob, now: Moment) -> Lease {
 }
 
 fn not_written(error: &StoreError) -> CommandError {
-    tracing::error!(error = error as &dyn std::error::Error, "lease not written");
+    tracing::error!(error = text::chain(error), "lease not written");
     if error.is_full() {
         return CommandError::new(
             ErrorCode::DiskFull,

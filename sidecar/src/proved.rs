@@ -61,7 +61,7 @@ impl Proved {
         match tokio::task::spawn_blocking(move || this.store.save(&kept)).await {
             Ok(Ok(())) => *self.kept.lock() = Some(at),
             Ok(Err(error)) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the last call is not kept");
+                tracing::warn!(error = crate::text::chain(&error), "the last call is not kept");
             }
             Err(error) => tracing::warn!(%error, "the last call is not kept"),
         }

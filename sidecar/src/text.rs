@@ -15,6 +15,17 @@ pub(crate) fn lines(text: &str, max: usize) -> String {
     text.chars().take(max).map(|c| if bad(c) { '?' } else { c }).collect()
 }
 
+/// Returns an error and all its causes as one line, for the log.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
 fn is_direction(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

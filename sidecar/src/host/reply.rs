@@ -12,6 +12,8 @@ use crate::text;
 const MAX_MESSAGE: usize = 4096;
 /// The most bytes of an error's details, as JSON.
 const MAX_DETAILS: usize = 16 * 1024;
+/// What only the sidecar says: clients wait for a pod, or wake it, because of these.
+const NOT_THE_HOSTS: [ErrorCode; 3] = [ErrorCode::Starting, ErrorCode::Stopping, ErrorCode::Stopped];
 /// The largest error that is read, in bytes.
 pub(super) const MAX_ERROR: usize = 128 * 1024;
 
@@ -42,6 +44,9 @@ pub(super) fn error(json: &[u8]) -> CommandError {
         Ok(parsed) => parsed,
         Err(error) => return error,
     };
+    if NOT_THE_HOSTS.contains(&parsed.error_code) {
+        return not_understood(parsed.error_code.as_str());
+    }
     let fits = serde_json::to_vec(&parsed.details).is_ok_and(|json| json.len() <= MAX_DETAILS);
     CommandError {
         error_code: parsed.error_code,
@@ -67,6 +72,14 @@ mod tests {
             let error = reshape::<ExecRawOutput>(bad.as_bytes()).unwrap_err();
             assert_eq!(error.error_code, ErrorCode::Internal);
             assert_eq!(error.message, "the host's answer could not be understood");
+        }
+    }
+
+    #[test]
+    fn the_state_of_the_environment_is_not_the_hosts_to_tell() {
+        for code in NOT_THE_HOSTS {
+            let json = serde_json::to_vec(&CommandError::new(code, "wake me")).unwrap();
+            assert_eq!(error(&json).error_code, ErrorCode::Internal);
         }
     }
 

@@ -2,6 +2,8 @@
 
 use cuddy_protocol::control::ActivityState::{Busy, Idle, Quiesced, Starting};
 
+use proptest::prelude::*;
+
 use super::*;
 
 const T0: i64 = 1_800_000_000_000;
@@ -315,5 +317,91 @@ fn durations_are_gos() {
         [(0, "0s"), (45, "45s"), (300, "5m0s"), (900, "15m0s"), (3600, "1h0m0s"), (90_061, "25h1m1s")];
     for (seconds, text) in table {
         assert_eq!(go_duration(Duration::from_secs(seconds)), text);
+    }
+}
+
+/// What may happen, in any order.
+#[derive(Debug, Clone)]
+enum Event {
+    Began(bool),
+    Ended(bool),
+    Host { jobs: usize, terminal: Option<u64> },
+    Lease { seconds: i64, proved: bool },
+    NoLeases,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        any::<bool>().prop_map(Event::Began),
+        any::<bool>().prop_map(Event::Ended),
+        (0_usize..3, proptest::option::of(0_u64..5000))
+            .prop_map(|(jobs, terminal)| Event::Host { jobs, terminal }),
+        (1_i64..5000, any::<bool>()).prop_map(|(seconds, proved)| Event::Lease { seconds, proved }),
+        Just(Event::NoLeases),
+    ]
+}
+
+fn proof(proved: bool) -> Proof {
+    if proved { Proof::Bearer } else { Proof::None }
+}
+
+proptest! {
+    /// Whatever happens: proved work is never in danger, and without any the environment stops in bounded time.
+    #[test]
+    fn proved_work_is_safe_and_the_rest_is_bounded(
+        events in proptest::collection::vec((0_i64..900, event()), 0..60),
+        timeout in 10_u64..2000,
+        grace in 0_u64..300,
+        max_busy in 60_u64..5000,
+    ) {
+        let mut clock = open(policy(timeout, grace, max_busy));
+        let (mut now, mut calls, mut proved_until) = (0, 0_u32, 0);
+        for (pause, event) in events {
+            now += pause;
+            let before = clock.verdict(at(now));
+            let proved_now = calls > 0 || now < proved_until;
+            let last = if proved_now { now } else { proved_until };
+            prop_assert!(!(proved_now && before.eligible), "proved work goes on: {before:?}");
+            if now < last + (timeout + grace) as i64 {
+                prop_assert!(!before.eligible, "too early: {before:?}");
+            }
+            if now >= last + (max_busy.max(timeout) + grace) as i64 {
+                prop_assert!(before.eligible, "beyond the bound: {before:?}");
+            }
+            match event {
+                Event::Began(proved) => {
+                    clock.call_began(at(now), proof(proved));
+                    if proved {
+                        calls += 1;
+                    }
+                }
+                Event::Ended(proved) => {
+                    if proved && calls == 0 {
+                        continue;
+                    }
+                    clock.call_ended(at(now), proof(proved));
+                    if proved {
+                        calls -= 1;
+                        proved_until = proved_until.max(now);
+                    }
+                }
+                Event::Host { jobs: count, terminal } => {
+                    let names = vec!["j"; count];
+                    clock.host_seen(at(now), HostActivity { terminal_idle_seconds: terminal, ..jobs(&names) });
+                }
+                Event::Lease { seconds, proved } => {
+                    // The one lease is replaced: a proved one that goes early ends now.
+                    proved_until = proved_until.min(now.max(last));
+                    clock.leases_are(at(now), vec![lease("l", now + seconds, proof(proved))]);
+                    if proved {
+                        proved_until = now + seconds;
+                    }
+                }
+                Event::NoLeases => {
+                    proved_until = proved_until.min(now.max(last));
+                    clock.leases_are(at(now), Vec::new());
+                }
+            }
+        }
     }
 }
