@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -31,6 +32,8 @@ struct Entry {
     nonce: String,
     arrived: watch::Sender<bool>,
     released: watch::Receiver<bool>,
+    /// Whether the pod has connected to the forbidden listener.
+    crossed: Arc<AtomicBool>,
 }
 
 type Rounds = Arc<Mutex<HashMap<IpAddr, Entry>>>;
@@ -101,7 +104,8 @@ impl Canary {
     pub fn begin(&self, pod: IpAddr, nonce: &str) -> Round {
         let (arrived, arrival) = watch::channel(false);
         let (release, released) = watch::channel(false);
-        let entry = Entry { nonce: nonce.to_owned(), arrived, released };
+        let crossed = Arc::default();
+        let entry = Entry { nonce: nonce.to_owned(), arrived, released, crossed: Arc::clone(&crossed) };
         self.rounds.lock().insert(pod.to_canonical(), entry);
         Round {
             rounds: self.rounds.clone(),
@@ -109,6 +113,7 @@ impl Canary {
             nonce: nonce.to_owned(),
             arrival,
             release,
+            crossed,
         }
     }
 }
@@ -120,6 +125,7 @@ pub struct Round {
     nonce: String,
     arrival: watch::Receiver<bool>,
     release: watch::Sender<bool>,
+    crossed: Arc<AtomicBool>,
 }
 
 impl Round {
@@ -134,6 +140,12 @@ impl Round {
     /// Says whether the pod has connected to the allowed listener.
     pub fn has_arrived(&self) -> bool {
         *self.arrival.borrow()
+    }
+
+    /// Says whether the pod has connected to the forbidden listener in this round: then the way out is open, whatever the
+    /// pod says of it.
+    pub fn has_crossed(&self) -> bool {
+        self.crossed.load(Ordering::Acquire)
     }
 
     /// Lets the allowed listener answer.
@@ -179,8 +191,11 @@ async fn answer(mut stream: TcpStream, peer: IpAddr, twin: Twin, rounds: &Rounds
     let (line, mut released) = {
         let rounds = rounds.lock();
         let Some(entry) = rounds.get(&peer) else { return Ok(()) };
-        if twin == Twin::Allowed {
-            entry.arrived.send_replace(true);
+        match twin {
+            Twin::Allowed => {
+                entry.arrived.send_replace(true);
+            }
+            Twin::Forbidden => entry.crossed.store(true, Ordering::Release),
         }
         (format!("{}\n", entry.nonce), entry.released.clone())
     };
@@ -222,7 +237,9 @@ mod tests {
         assert_eq!(answer_of(canary.allowed_address()).await, "");
         assert_eq!(answer_of(canary.forbidden_address()).await, "");
         let round = canary.begin(HERE, "mine");
+        assert!(!round.has_crossed());
         assert_eq!(answer_of(canary.forbidden_address()).await, "mine\n");
+        assert!(round.has_crossed());
         drop(round);
         assert_eq!(answer_of(canary.forbidden_address()).await, "");
     }

@@ -64,7 +64,10 @@ fn run(settings: app::Settings) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(until_signal(settings)) {
+    let result = runtime.block_on(until_signal(settings));
+    // Who has lost the lease must not wait for anything that is under way.
+    runtime.shutdown_background();
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error = %Chain(&error), "the operator ends");

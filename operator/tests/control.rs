@@ -295,6 +295,15 @@ async fn an_open_way_in_is_found_however_short_the_round() {
     }
 }
 
+#[tokio::test]
+async fn a_sidecar_that_calls_an_open_way_out_closed_is_not_believed() {
+    let operator = Operator::new().await;
+    let walls = Walls { way_out: true, way_in: false, control: true };
+    let sidecar = operator.sidecar(Behaviour::probing(Probe::lying(walls))).await;
+    let isolation = operator.client(&sidecar).verify_isolation(&target()).await.unwrap();
+    assert_eq!(isolation, Isolation::NotEnforced);
+}
+
 /// Paths that are dropped and not refused cost their second each, and are closed all the same.
 #[tokio::test]
 async fn silence_on_the_forbidden_paths_is_isolation_too() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cuddy_edge::client::{self, ConnectError};
 use cuddy_protocol::control::{
-    ACTIVITY_PATH, ANCHOR_PATH, ActivityReport, AnchorLoaded, AnchorPush, Blocked, Fence, MAX_BODY,
+    ACTIVITY_PATH, ANCHOR_PATH, ActivityReport, AnchorLoaded, AnchorPush, Blocked, Dial, Fence, MAX_BODY,
     OPEN_PATH, OpenRequest, PROBE_PATH, ProbeAnswer, ProbeRequest, QUIESCE_PATH, QuiesceRequest,
     TIMEOUT_SECONDS,
 };
@@ -131,16 +131,20 @@ impl ControlClient {
             &ProbeRequest {
                 control_address: self.canary.allowed_address().to_string(),
                 canary_address: self.canary.forbidden_address().to_string(),
-                nonce: nonce.clone(),
+                nonce,
             },
         )?;
         let probe = self.call("probe", target, request, |answer| {
             let answer = answer.expect_ok()?;
             answer.json::<ProbeAnswer>()
         });
-        let inbound = gate::dial_while_held(SocketAddr::new(target.pod_ip, self.ports.probe), &nonce, &round);
+        let inbound = gate::dial_while_held(SocketAddr::new(target.pod_ip, self.ports.probe), &round);
         let (answer, inbound) = gate::together(probe, inbound, &round).await;
-        let ProbeAnswer { control, canary } = answer?;
+        let ProbeAnswer { control, mut canary } = answer?;
+        if round.has_crossed() {
+            // Seen with our own eyes, whatever the sidecar says.
+            canary = Dial::Through;
+        }
         Ok(RoundSeen { control, canary, inbound })
     }
 }

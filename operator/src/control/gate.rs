@@ -32,6 +32,9 @@ const DIAL: Duration = Duration::from_secs(1);
 /// that this leaves half of it for the answer. A path that is open inside a cluster answers within milliseconds.
 const HOLD: Duration = Duration::from_millis(500);
 
+/// The number of a nonce's digits.
+const NONCE: usize = 32;
+
 /// How long the gate waits for a policy to be enforced.
 #[derive(Debug, Clone, Copy)]
 pub struct GateTimes {
@@ -123,9 +126,9 @@ pub(super) fn nonce() -> Result<String, getrandom::Error> {
 }
 
 /// Waits for the sidecar's connection to the allowed listener, dials the forbidden way in, and lets the listener answer.
-pub(super) async fn dial_while_held(probe: SocketAddr, nonce: &str, round: &Round) -> Dial {
+pub(super) async fn dial_while_held(probe: SocketAddr, round: &Round) -> Dial {
     round.arrived().await;
-    let mut dial = pin!(dial(probe, nonce));
+    let mut dial = pin!(dial(probe));
     let early = timeout(HOLD, &mut dial).await;
     round.release();
     match early {
@@ -149,18 +152,25 @@ pub(super) async fn together<A>(
     }
 }
 
-/// Dials an address. Through only if the nonce and a line's end come back.
-async fn dial(address: SocketAddr, nonce: &str) -> Dial {
+/// Dials the forbidden way in. Through if a nonce comes back: any nonce, since one of an earlier round has crossed the
+/// same wall.
+async fn dial(address: SocketAddr) -> Dial {
     let attempt = async {
         let mut stream = TcpStream::connect(address).await?;
-        let mut line = vec![0; nonce.len() + 1];
+        let mut line = [0; NONCE + 1];
         stream.read_exact(&mut line).await?;
         Ok::<_, std::io::Error>(line)
     };
     match timeout(DIAL, attempt).await {
-        Ok(Ok(line)) if line.strip_suffix(b"\n") == Some(nonce.as_bytes()) => Dial::Through,
+        Ok(Ok(line)) if is_nonce(&line) => Dial::Through,
         _ => Dial::NotThrough,
     }
+}
+
+/// Says whether a line is a nonce with its end.
+fn is_nonce(line: &[u8]) -> bool {
+    let digits = line.strip_suffix(b"\n");
+    digits.is_some_and(|digits| digits.len() == NONCE && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
 #[cfg(test)]
@@ -275,7 +285,10 @@ mod tests {
         let (a, b) = (nonce().unwrap(), nonce().unwrap());
         assert_ne!(a, b);
         for nonce in [a, b] {
-            assert!(nonce.len() == 32 && nonce.bytes().all(|b| b.is_ascii_digit() || b.is_ascii_lowercase()));
+            assert!(is_nonce(format!("{nonce}\n").as_bytes()), "{nonce}");
+        }
+        for line in ["", "\n", "00112233445566778899aabbccddeeff", "HTTP/1.1 400 Bad Request........\n"] {
+            assert!(!is_nonce(line.as_bytes()), "{line}");
         }
     }
 }

@@ -43,19 +43,25 @@ pub(crate) struct Probe {
     late_rounds: usize,
     /// Closed paths cost a second instead of being refused.
     silent: bool,
+    /// Open paths are said to be closed.
+    lies: bool,
 }
 
 impl Probe {
     pub(crate) const fn honest(walls: Walls) -> Self {
-        Self { walls, late_rounds: 0, silent: false }
+        Self { walls, late_rounds: 0, silent: false, lies: false }
     }
 
     pub(crate) const fn late(walls: Walls, late_rounds: usize) -> Self {
-        Self { walls, late_rounds, silent: false }
+        Self { walls, late_rounds, silent: false, lies: false }
+    }
+
+    pub(crate) const fn lying(walls: Walls) -> Self {
+        Self { walls, late_rounds: 0, silent: false, lies: true }
     }
 
     pub(crate) const fn silent(walls: Walls) -> Self {
-        Self { walls, late_rounds: 0, silent: true }
+        Self { walls, late_rounds: 0, silent: true, lies: false }
     }
 }
 
@@ -280,6 +286,7 @@ async fn dial_both(probe: Probe, round: usize, request: &Value, state: &State) -
     let canary = dial(text("canaryAddress"), probe.walls.way_out);
     let (control, canary) = tokio::join!(control, canary);
     *state.nonce.lock() = None;
+    let canary = if probe.lies { "NotThrough" } else { canary };
     json!({ "control": control, "canary": canary }).to_string()
 }
 
