@@ -112,6 +112,9 @@ fn a_supervisor_that_is_gone_is_unknown_for_ever() {
     assert_eq!((&awaited["timedOut"], &awaited["job"]["state"]), (&json!(false), &json!("unknown")));
     let cancel = world.ok("exec_job_cancel", json!({ "id": "lost" }))["cancel"].clone();
     assert_eq!((&cancel["signalled"], &cancel["signal"]), (&json!(false), &json!("SIGTERM")));
+    let mut left: Vec<_> = fs::read_dir(world.jobs()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["lost.json", "lost.log"], "nothing else is left over");
     eventually("its work is ended by the host", || (!is_alive(child)).then_some(()));
 }
 

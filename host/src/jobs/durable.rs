@@ -4,11 +4,15 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
 /// The mode of records and logs: the group is the one that pods share.
 const MODE: u32 = 0o660;
+
+/// Numbers the temporary files of this process.
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Writes a file durably under a name that is either the old content's or the new one's, whatever happens in between.
 pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
@@ -28,8 +32,10 @@ impl Reserve {
     /// Takes the room. A file system that cannot promise room gets zeros written.
     pub fn make(path: &Path, len: u64) -> io::Result<Self> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        // The process's id keeps the host's demotion and a supervisor's last word apart.
-        let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
+        // The process's id keeps the host's demotion and a supervisor's last word apart, the number one file of a process
+        // from the next: room that is kept must not be taken away by a write in between.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let temporary = path.with_file_name(format!(".{name}.{}.{number}", std::process::id()));
         // Whatever has this name is left over from a process that is gone.
         let _ = fs::remove_file(&temporary);
         let file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&temporary)?;
@@ -66,6 +72,17 @@ impl Drop for Reserve {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn room_is_kept_while_the_file_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.json");
+        let reserve = Reserve::make(&path, 4096).unwrap();
+        write(&path, b"in between").unwrap();
+        reserve.write(b"the end").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"the end");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
 
     #[test]
     fn a_file_is_replaced_whole() {

@@ -197,9 +197,20 @@ impl Store {
                     crate::log::line(format_args!("job {id}: its loss cannot be recorded: {error}"));
                 }
                 let _ = fs::remove_file(beat::path(&self.beats, id));
+                self.remove_leftovers(id, demoted.supervisor.pid);
                 Ok(Some(Stored::Job(Box::new(demoted))))
             }
             other => Ok(other),
+        }
+    }
+
+    /// Removes the temporary files of a supervisor that is gone.
+    fn remove_leftovers(&self, id: &JobId, supervisor: i32) {
+        let prefix = format!(".{id}.json.{supervisor}.");
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(&prefix) {
+                let _ = fs::remove_file(entry.path());
+            }
         }
     }
 
