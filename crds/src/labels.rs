@@ -34,6 +34,8 @@ pub const POD_FINGERPRINT: &str = "cuddy.dev/fingerprint";
 pub const KEY_SOURCES: &str = "cuddy.dev/key-sources";
 /// Annotation of the anchor Secret: the names in its serving certificate, separated by commas.
 pub const CERTIFICATE_NAMES: &str = "cuddy.dev/certificate-names";
+/// Annotation of the anchor Secret: when its serving certificate ends, RFC 3339.
+pub const CERTIFICATE_NOT_AFTER: &str = "cuddy.dev/certificate-not-after";
 
 /// The init container that puts the host program in place and prepares the volume.
 pub const CONTAINER_INSTALL: &str = "install";

@@ -68,10 +68,10 @@ fn leave_out_spec(root: &mut Value) {
     root["properties"]["spec"]["default"] = json!({});
     if let Some(required) = root.get_mut("required").and_then(Value::as_array_mut) {
         required.retain(|name| name != "spec");
-        if required.is_empty() {
-            if let Some(root) = root.as_object_mut() {
-                root.remove("required");
-            }
+        if required.is_empty()
+            && let Some(root) = root.as_object_mut()
+        {
+            root.remove("required");
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::schema;
 use crate::v1alpha1::environment::{Idle, Resources};
 
 /// What environments of the class get when they do not say otherwise, and how far they may go.
+#[expect(clippy::duplicated_attributes, reason = "columns of one type, not one attribute twice")]
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "cuddy.dev",

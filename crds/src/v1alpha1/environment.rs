@@ -13,6 +13,7 @@ use crate::v1alpha1::network::Network;
 use crate::v1alpha1::status::EnvironmentStatus;
 
 /// What the environment should be. Everything may be left out: the class has the rest.
+#[expect(clippy::duplicated_attributes, reason = "columns of one type, not one attribute twice")]
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "cuddy.dev",
@@ -180,7 +181,7 @@ pub struct Resources {
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
     {
-        "rule": "quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",
+        "rule": "!has(self.size) || !has(oldSelf.size) || quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",
         "message": "workspace.size cannot shrink: Kubernetes has no way to make a volume smaller",
         "fieldPath": ".size",
     },

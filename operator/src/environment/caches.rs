@@ -1,0 +1,107 @@
+//! What the watches have seen: reads of a reconcile cost the API server nothing, but for the anchor Secret.
+
+use std::sync::Arc;
+
+use cuddy_crds::{Environment, EnvironmentClass};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use kube::core::DeserializeGuard;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Resource, ResourceExt};
+
+use super::error::ReconcileError;
+
+/// The caches.
+#[derive(Clone)]
+pub struct Caches {
+    /// All Environments, those that cannot be read too.
+    pub environments: Store<DeserializeGuard<Environment>>,
+    /// Pods of Environments.
+    pub pods: Store<Pod>,
+    /// Claims of Environments.
+    pub claims: Store<PersistentVolumeClaim>,
+    /// All policies: those of others add to ours.
+    pub policies: Store<NetworkPolicy>,
+    /// Services of Environments.
+    pub services: Store<Service>,
+    /// ConfigMaps that lend keys.
+    pub config_maps: Store<ConfigMap>,
+    /// The classes.
+    pub classes: Classes,
+}
+
+/// Where classes come from.
+#[derive(Clone)]
+pub enum Classes {
+    /// From the cluster.
+    Watched(Store<DeserializeGuard<EnvironmentClass>>),
+    /// From a file, for an operator that looks after one namespace.
+    Fixed(Arc<Vec<EnvironmentClass>>),
+}
+
+impl Caches {
+    /// Waits until every watch has listed once: before that, what is missing may only be late.
+    pub async fn ready(&self) -> Result<(), ReconcileError> {
+        let classes = async {
+            match &self.classes {
+                Classes::Watched(store) => store.wait_until_ready().await,
+                Classes::Fixed(_) => Ok(()),
+            }
+        };
+        tokio::try_join!(
+            self.environments.wait_until_ready(),
+            self.pods.wait_until_ready(),
+            self.claims.wait_until_ready(),
+            self.policies.wait_until_ready(),
+            self.services.wait_until_ready(),
+            self.config_maps.wait_until_ready(),
+            classes,
+        )
+        .map(|_| ())
+        .map_err(|_| ReconcileError::Caches)
+    }
+}
+
+impl Classes {
+    /// Returns all classes that can be read.
+    pub fn all(&self) -> Vec<EnvironmentClass> {
+        match self {
+            Self::Fixed(classes) => classes.as_ref().clone(),
+            Self::Watched(store) => store
+                .state()
+                .iter()
+                .filter_map(|guarded| match &guarded.0 {
+                    Ok(class) => Some(class.clone()),
+                    Err(error) => {
+                        let class = guarded.meta().name.clone().unwrap_or_default();
+                        tracing::warn!(class, %error, "an EnvironmentClass that cannot be read is left out");
+                        None
+                    }
+                })
+                .collect(),
+        }
+    }
+}
+
+/// Looks an object up by name.
+pub fn get<K>(store: &Store<K>, namespace: &str, name: &str) -> Option<Arc<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    store.get(&ObjectRef::new(name).within(namespace))
+}
+
+/// Returns the Environments of a namespace that a change of something else in it may concern.
+pub fn environments_within(
+    store: &Store<DeserializeGuard<Environment>>,
+    namespace: Option<&str>,
+    concerned: impl Fn(&Environment) -> bool,
+) -> Vec<ObjectRef<DeserializeGuard<Environment>>> {
+    store
+        .state()
+        .iter()
+        .filter(|one| namespace.is_none_or(|namespace| one.namespace().as_deref() == Some(namespace)))
+        .filter(|one| one.0.as_ref().is_ok_and(&concerned))
+        .map(|one| ObjectRef::from_obj(one.as_ref()))
+        .collect()
+}
