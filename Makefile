@@ -73,13 +73,14 @@ install: ## Installs the operator from its charts
 	@e2e/install
 
 crds: ## Generates the CRDs' YAML from the types
-	cargo run -q -p cuddy-crds --example generate
+	cargo run -q -p cuddy-crds --bin crdgen
+	cp crds/yaml/*.yaml charts/cuddy-crds/templates/
 
 docs: ## Generates what is generated of the documentation
 	cargo test -q -p cuddy-commands
 
 check-generated: ## Fails when a generated file is not what its source makes
-	cargo run -q -p cuddy-crds --example generate -- --check
+	mkdir -p target/crds && cargo run -q -p cuddy-crds --bin crdgen target/crds && diff -r target/crds crds/yaml
 	diff -r crds/yaml charts/cuddy-crds/templates
 
 bench: setup ## Measures, beside the peers, and writes bench/results
