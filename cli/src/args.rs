@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::commands::{completion, key, local, mcp, version};
+use crate::commands::{class, completion, env, key, local, mcp, open, version};
 
 const ABOUT: &str = "Sheltered environments for agents and developers on Kubernetes";
 
@@ -45,6 +45,14 @@ pub enum Command {
     /// The key pair that you sign with
     #[command(subcommand)]
     Key(key::Verb),
+    /// Classes: what many environments have in common
+    #[command(subcommand)]
+    Class(class::Verb),
+    /// Environments: make, list, wait, start, stop, explain
+    #[command(subcommand, visible_alias = "environment")]
+    Env(env::Verb),
+    /// Open a local port to an environment
+    Open(open::OpenArgs),
     /// Talk to an environment: tools, calls, the proxy for MCP clients
     #[command(subcommand)]
     Mcp(mcp::Verb),
@@ -87,6 +95,9 @@ impl Cli {
     pub(crate) const fn wants_json(&self) -> bool {
         match &self.command {
             Command::Key(verb) => verb.wants_json(),
+            Command::Class(verb) => verb.wants_json(),
+            Command::Env(verb) => verb.wants_json(),
+            Command::Open(args) => args.output.is_json(),
             Command::Mcp(verb) => verb.wants_json(),
             Command::Local(verb) => verb.wants_json(),
             Command::Version(args) => args.output.is_json(),

@@ -86,6 +86,6 @@ mod tests {
           "cuddy_uid": "u-1"
         }
         "#);
-        assert_eq!(format!("{minter:?}").contains("key"), false, "no key in a debug text");
+        assert!(!format!("{minter:?}").contains("key"), "no key in a debug text");
     }
 }

@@ -64,14 +64,6 @@ pub(crate) enum ClusterError {
         /// Why it failed.
         source: Box<kube::Error>,
     },
-    /// A watch failed.
-    #[error("cannot watch {what}")]
-    Watch {
-        /// What was watched.
-        what: String,
-        /// Why it failed.
-        source: Box<kube::runtime::watcher::Error>,
-    },
 }
 
 impl ClusterError {
@@ -115,7 +107,7 @@ impl From<ClusterError> for CliError {
                     .hint("does `kubectl get --raw /readyz` answer with the same kubeconfig and context?"),
             },
             ClusterError::Config(source) => Self::usage("the kubeconfig cannot be used").because(source),
-            other => Self::unreachable(other.to_string()).because(other),
+            ClusterError::Client(_) => Self::unreachable(error.to_string()).because(error),
         }
     }
 }

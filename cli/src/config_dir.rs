@@ -1,7 +1,7 @@
 //! Where the user's files are: Go's `os.UserConfigDir`, because the seed's clients look there (seed, "Endpoint discovery").
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::env_vars;
 use crate::error::CliError;
@@ -58,11 +58,6 @@ impl ConfigDir {
     pub(crate) fn logs(&self) -> PathBuf {
         self.0.join("log")
     }
-
-    /// Returns the folder itself.
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
 }
 
 /// Go's `os.UserConfigDir`, of `os.go` in its package os.
@@ -88,6 +83,8 @@ fn absolute(dir: PathBuf, name: &'static str) -> Result<PathBuf, ConfigDirError>
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn from(os: &str, variables: &[(&str, &str)]) -> Result<PathBuf, ConfigDirError> {

@@ -13,7 +13,7 @@ use crate::output;
 use crate::reach::{Reach, Route, Sent, Wake};
 
 /// How long a busy environment is asked again.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
+const BUSY_TIMEOUT: Duration = Duration::from_mins(1);
 /// The pause before the next try when the server names none.
 const DEFAULT_PAUSE: Duration = Duration::from_millis(500);
 /// How often a way that failed before anything was sent is looked for anew.
@@ -57,7 +57,7 @@ pub(crate) async fn request(
                 continue;
             }
             Sent::Answered(Answer::Refused(refusal)) => return Err(CliError::from(&refusal)),
-            Sent::NotSent(error) => error,
+            Sent::Unsent(error) => error,
             Sent::Lost(error) => return Err(lost(error)),
         };
         reach.forget(&route);
@@ -81,7 +81,7 @@ pub(crate) async fn through_port(
         Sent::Answered(Answer::Message(answer)) => Ok(answer),
         Sent::Answered(Answer::Accepted) => Err(CliError::failed("the request was taken for a notification")),
         Sent::Answered(Answer::Refused(refusal)) => Err(CliError::from(&refusal)),
-        Sent::NotSent(error) | Sent::Lost(error) => Err(error),
+        Sent::Unsent(error) | Sent::Lost(error) => Err(error),
     }
 }
 
@@ -93,6 +93,7 @@ pub(crate) fn result(message: &Value) -> Result<&Value, CliError> {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the shape that notifications are handed over in")]
 fn progress(message: Value) {
     let step = message.pointer("/params/message").and_then(Value::as_str);
     if let (Some("notifications/progress"), Some(step)) =

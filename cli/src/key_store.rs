@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(store.load().unwrap().verifying_key(), key.verifying_key());
         let other = store.create(true).unwrap();
         assert_ne!(other.verifying_key(), key.verifying_key());
-        assert_eq!(store.load_or_create().unwrap().1, false);
+        assert!(!store.load_or_create().unwrap().1);
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub mod env_vars;
 pub mod error;
 mod exchange;
 mod files;
+mod forward;
 mod key_store;
 mod local;
 mod mcp_client;

@@ -10,9 +10,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Ordered {
     /// An object.
-    Object(Vec<(String, Ordered)>),
+    Object(Vec<(String, Self)>),
     /// A list.
-    List(Vec<Ordered>),
+    List(Vec<Self>),
     /// Anything else.
     Leaf(serde_json::Value),
 }

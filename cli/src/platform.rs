@@ -65,11 +65,6 @@ impl Process {
     }
 }
 
-/// Returns the name of a process.
-pub(crate) fn name(pid: u32) -> Option<String> {
-    os::name(pid)
-}
-
 /// Returns who listens on a TCP port of this machine; none if nobody does, or the system does not tell.
 pub(crate) fn holder(port: u16) -> Option<Holder> {
     os::holder(port)

@@ -19,7 +19,7 @@ pub(crate) mod pod;
 mod route;
 pub(crate) mod wake;
 
-pub(crate) use route::{Route, Sent};
+pub(crate) use route::{Route, RouteError, Sent};
 
 /// Whether a stopped environment may be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,11 +194,6 @@ impl Reach {
         }
     }
 
-    /// Returns which environment this is about.
-    pub(crate) const fn target(&self) -> &Target {
-        &self.target
-    }
-
     /// Returns a way to the environment: the one that worked last, or a new one.
     pub(crate) async fn route(&self, wake: Wake, notice: Notice<'_>) -> Result<Arc<Route>, CliError> {
         if let Some(route) = self.route.lock().clone() {
@@ -247,7 +242,7 @@ impl Reach {
             timeout: self.wake_timeout,
         };
         let up = wake::until_up(&request, notice).await?;
-        Ok(Route::pod(pod::PodRoute::new(client.clone(), place.namespace.clone(), up)?))
+        Ok(Route::pod(pod::PodRoute::new(client.clone(), &place.namespace, up)?))
     }
 
     async fn find_local(&self) -> Result<Option<Route>, CliError> {

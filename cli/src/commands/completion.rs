@@ -26,7 +26,7 @@ pub struct CompletionArgs {
     pub shell: Supported,
 }
 
-pub(super) fn run(args: CompletionArgs) -> Result<(), CliError> {
+pub(super) fn run(args: &CompletionArgs) -> Result<(), CliError> {
     let shell = match args.shell {
         Supported::Bash => Shell::Bash,
         Supported::Zsh => Shell::Zsh,

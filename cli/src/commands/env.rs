@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use cuddy_crds::Environment;
-use kube::{Api, Client};
+use kube::Api;
 
 use crate::cluster::{self, ClusterArgs, Place};
 use crate::context::Context;
@@ -108,7 +108,6 @@ impl FormatArgs {
 
 /// An Environment that was chosen.
 struct Chosen {
-    client: Client,
     api: Api<Environment>,
     name: String,
     place: Place,
@@ -122,9 +121,8 @@ async fn choose(context: &Context, args: &OneArgs) -> Result<Chosen, CliError> {
         Some(name) => target::scope(&place.namespace, name)?.environment.to_string(),
         None => target::resolve(&wanted, &context.dir).await?.scope.environment.to_string(),
     };
-    let client = cluster::client(&args.cluster).await?;
-    let api = Api::namespaced(client.clone(), &place.namespace);
-    Ok(Chosen { client, api, name, place })
+    let api = Api::namespaced(cluster::client(&args.cluster).await?, &place.namespace);
+    Ok(Chosen { api, name, place })
 }
 
 /// Returns context and namespace, or the error that there is no cluster.
@@ -135,10 +133,14 @@ fn require_place(args: &ClusterArgs) -> Result<Place, CliError> {
 /// Returns the flags that name the same place again, for the commands that are suggested; nothing where the context's own
 /// namespace serves.
 fn same_place(args: &ClusterArgs) -> String {
-    let flag = |name: &str, value: &Option<String>| value.as_ref().map(|v| format!(" --{name} {v}")).unwrap_or_default();
+    let flag = |name: &str, value: &Option<String>| {
+        value.as_ref().map(|v| format!(" --{name} {v}")).unwrap_or_default()
+    };
     let file = args.kubeconfig.as_ref().map(|p| format!(" --kubeconfig {}", p.display())).unwrap_or_default();
     format!("{file}{}{}", flag("context", &args.context), flag("namespace", &args.namespace))
 }
+
+pub(crate) use trust::key_name;
 
 pub(super) async fn run(context: &Context, verb: Verb) -> Result<ExitCode, CliError> {
     match verb {

@@ -19,7 +19,7 @@ pub struct VersionArgs {
     pub output: OutputArgs,
 }
 
-pub(super) fn run(args: VersionArgs) -> Result<(), CliError> {
+pub(super) fn run(args: &VersionArgs) -> Result<(), CliError> {
     let build = env!("CARGO_PKG_VERSION");
     let (commit, date) = (COMMIT.unwrap_or("unknown"), DATE.unwrap_or("unknown"));
     if args.output.is_json() {

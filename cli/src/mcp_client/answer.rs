@@ -156,7 +156,7 @@ pub(crate) fn protocol_error(error: &Value) -> CliError {
     let code = error.pointer("/data/errorCode").and_then(Value::as_str);
     let kind = match (code, error.get("code").and_then(Value::as_i64)) {
         (Some(code), _) => kind_of(code),
-        (None, Some(-32600 | -32601 | -32602)) => Kind::Usage,
+        (None, Some(-32602..=-32600)) => Kind::Usage,
         _ => Kind::Failed,
     };
     let error = CliError::new(kind, clean(message));

@@ -26,7 +26,7 @@ pub(super) fn started(pid: u32) -> Option<u64> {
     stat(pid)?.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-pub(super) fn name(pid: u32) -> Option<String> {
+fn name(pid: u32) -> Option<String> {
     fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|name| name.trim_end().to_owned())
 }
 

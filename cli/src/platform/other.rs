@@ -26,10 +26,6 @@ pub(super) fn started(_pid: u32) -> Option<u64> {
     None
 }
 
-pub(super) fn name(_pid: u32) -> Option<String> {
-    None
-}
-
 #[cfg(unix)]
 pub(super) fn signal(process: Process, signal: Signal) -> bool {
     let signal = match signal {

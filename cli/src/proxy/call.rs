@@ -118,7 +118,7 @@ impl Call {
                 Next::Answer(self.failure(&error))
             }
             Sent::Answered(Answer::Refused(refusal)) => self.refused(reach, &route, &refusal, tries),
-            Sent::NotSent(error) => {
+            Sent::Unsent(error) => {
                 reach.forget(&route);
                 let since = *tries.way_lost_since.get_or_insert_with(Instant::now);
                 if error.kind != Kind::Unreachable || since.elapsed() > WAY_TIMEOUT {

@@ -66,14 +66,14 @@ fn tool(declaration: &Declaration) -> Value {
 mod tests {
     use super::*;
 
-    fn ask(method: &str, params: Value) -> Value {
+    fn ask(method: &str, params: &Value) -> Value {
         answer(&json!(1), method, params.as_object().unwrap()).unwrap()
     }
 
     #[test]
     fn known_versions_are_echoed_and_others_get_the_newest() {
         for version in VERSIONS {
-            let answer = ask("initialize", json!({ "protocolVersion": version }));
+            let answer = ask("initialize", &json!({ "protocolVersion": version }));
             assert_eq!(answer["result"]["protocolVersion"], version);
         }
         for other in [
@@ -81,20 +81,20 @@ mod tests {
             json!({ "protocolVersion": "1900-01-01" }),
             json!({ "protocolVersion": "2026-07-28" }),
         ] {
-            assert_eq!(ask("initialize", other)["result"]["protocolVersion"], NEWEST);
+            assert_eq!(ask("initialize", &other)["result"]["protocolVersion"], NEWEST);
         }
     }
 
     #[test]
     fn every_command_is_listed_and_other_methods_are_not_known() {
-        let list = ask("tools/list", json!({}));
+        let list = ask("tools/list", &json!({}));
         let names: Vec<&str> =
             list["result"]["tools"].as_array().unwrap().iter().filter_map(|t| t["name"].as_str()).collect();
         assert_eq!(names.len(), TABLE.len());
         assert!(names.contains(&"exec_raw"));
-        assert_eq!(ask("tools/list", json!({ "cursor": 7 }))["error"]["code"], -32602);
-        assert_eq!(ask("resources/list", json!({}))["error"]["code"], -32601);
-        assert_eq!(ask("server/discover", json!({}))["error"]["code"], -32601);
+        assert_eq!(ask("tools/list", &json!({ "cursor": 7 }))["error"]["code"], -32602);
+        assert_eq!(ask("resources/list", &json!({}))["error"]["code"], -32601);
+        assert_eq!(ask("server/discover", &json!({}))["error"]["code"], -32601);
         assert_eq!(answer(&json!(1), "tools/call", &Map::new()), None);
     }
 }

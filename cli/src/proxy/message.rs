@@ -30,9 +30,8 @@ pub(super) enum Message {
 
 /// Takes a line apart, or returns the answer that says why it is no message.
 pub(super) fn parse(line: &[u8]) -> Result<Message, Value> {
-    let value = match serde_json::from_slice(line) {
-        Ok(value) => value,
-        Err(_) => return Err(error(&Value::Null, -32700, "Parse error: the line is no JSON", None)),
+    let Ok(value) = serde_json::from_slice(line) else {
+        return Err(error(&Value::Null, -32700, "Parse error: the line is no JSON", None));
     };
     let invalid = |id: &Value, what: &str| error(id, -32600, &format!("Invalid Request: {what}"), None);
     let Value::Object(mut object) = value else {

@@ -28,11 +28,6 @@ impl Progress {
         Self { token, writer, numbers: Mutex::default() }
     }
 
-    /// Says whether the client asked for it.
-    pub(super) const fn is_wanted(&self) -> bool {
-        self.token.is_some()
-    }
-
     /// Tells of a step on the way to the environment.
     pub(super) fn on_the_way(&self, words: &str) {
         let Some(token) = &self.token else { return };
@@ -43,7 +38,7 @@ impl Progress {
             numbers.last
         };
         let params = json!({ "progressToken": token, "progress": number(progress), "message": words });
-        self.writer.send_if_room(notification(params));
+        self.writer.send_if_room(notification(&params));
     }
 
     /// Relays a step of the environment. Its numbers are put on top of what was told before; one that does not rise is
@@ -72,11 +67,11 @@ impl Progress {
         if let Some(words) = params.get("message").filter(|m| m.is_string()) {
             relayed["message"] = words.clone();
         }
-        self.writer.send_if_room(notification(relayed));
+        self.writer.send_if_room(notification(&relayed));
     }
 }
 
-fn notification(params: Value) -> Value {
+fn notification(params: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params })
 }
 

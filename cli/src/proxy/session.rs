@@ -184,7 +184,7 @@ impl Session {
         let call = Call::new(Arc::clone(&self.upstream), id, params, progress);
         let (writer, calls) = (self.writer.clone(), Arc::clone(&self.calls));
         self.tasks.spawn(async move {
-            let answer = call.run(&taken_back).await;
+            let answer = Box::pin(call.run(&taken_back)).await;
             // Out of the table before the answer is out: the client may use the id again at once.
             if !taken_back.is_cancelled() {
                 calls.lock().remove(&key);

@@ -72,19 +72,18 @@ pub(crate) fn of(environment: &Environment) -> Availability {
         let comes = is_asked || why.reason == reasons::WAKING;
         return if comes { Availability::Coming(why) } else { Availability::Asleep(why) };
     }
-    if is(types::READY, "True") {
-        if let (Some(pod), Some(endpoint), Some(uid)) =
+    if is(types::READY, "True")
+        && let (Some(pod), Some(endpoint), Some(uid)) =
             (&status.pod_name, &status.endpoint, environment.uid())
-        {
-            return Availability::Up(Up {
-                name: environment.name_any(),
-                uid,
-                pod: pod.clone(),
-                port: endpoint.port,
-                ca: endpoint.ca_bundle.clone(),
-                issuer: environment.spec.auth.as_ref().and_then(|auth| auth.issuer.clone()),
-            });
-        }
+    {
+        return Availability::Up(Up {
+            name: environment.name_any(),
+            uid,
+            pod: pod.clone(),
+            port: endpoint.port,
+            ca: endpoint.ca_bundle.clone(),
+            issuer: environment.spec.auth.as_ref().and_then(|auth| auth.issuer.clone()),
+        });
     }
     match why(types::READY) {
         Some(why) if why.reason == reasons::INVALID && is_seen(environment) => Availability::Broken(why),
@@ -108,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    fn environment(spec: Value, conditions: &[(&str, &str, &str)], rest: Value) -> Environment {
+    fn environment(spec: &Value, conditions: &[(&str, &str, &str)], rest: &Value) -> Environment {
         let conditions: Vec<Value> = conditions
             .iter()
             .map(|(type_, status, reason)| {
@@ -122,7 +121,7 @@ mod tests {
             "spec": spec,
             "status": { "observedGeneration": 3, "conditions": conditions },
         });
-        merge(&mut value, &rest);
+        merge(&mut value, rest);
         serde_json::from_value(value).unwrap()
     }
 
@@ -143,14 +142,14 @@ mod tests {
 
     #[test]
     fn a_ready_one_is_up() {
-        let up = of(&environment(json!({}), &[("Ready", "True", "Running")], running()));
+        let up = of(&environment(&json!({}), &[("Ready", "True", "Running")], &running()));
         let Availability::Up(up) = up else { panic!("{up:?}") };
         assert_eq!((up.pod.as_str(), up.port, up.uid.as_str(), up.ca.as_str()), ("dev", 17443, "u-1", "CA"));
     }
 
     #[test]
     fn the_mode_holds_whatever_else_is_said() {
-        let held = environment(json!({ "mode": "Stopped" }), &[("Ready", "True", "Running")], running());
+        let held = environment(&json!({ "mode": "Stopped" }), &[("Ready", "True", "Running")], &running());
         assert_eq!(of(&held), Availability::Held);
     }
 
@@ -158,9 +157,9 @@ mod tests {
     fn what_is_asleep_is_woken_once() {
         let asleep = |rest| {
             environment(
-                json!({}),
+                &json!({}),
                 &[("Ready", "False", "Stopped"), ("Suspended", "True", "IdleStopped")],
-                rest,
+                &rest,
             )
         };
         assert!(matches!(of(&asleep(json!({}))), Availability::Asleep(why) if why.reason == "IdleStopped"));
@@ -175,20 +174,20 @@ mod tests {
 
     #[test]
     fn what_comes_up_is_waited_for_and_what_cannot_is_not() {
-        let coming = environment(json!({}), &[("Ready", "False", "Starting")], json!({}));
+        let coming = environment(&json!({}), &[("Ready", "False", "Starting")], &json!({}));
         assert!(matches!(of(&coming), Availability::Coming(why) if why.message == "Starting!"));
-        let new = environment(json!({}), &[], json!({ "status": null }));
+        let new = environment(&json!({}), &[], &json!({ "status": null }));
         assert!(matches!(of(&new), Availability::Coming(_)));
-        let invalid = environment(json!({}), &[("Ready", "False", "Invalid")], json!({}));
+        let invalid = environment(&json!({}), &[("Ready", "False", "Invalid")], &json!({}));
         assert!(matches!(of(&invalid), Availability::Broken(_)));
         let mended = environment(
-            json!({}),
+            &json!({}),
             &[("Ready", "False", "Invalid")],
-            json!({ "metadata": { "generation": 4 } }),
+            &json!({ "metadata": { "generation": 4 } }),
         );
         assert!(matches!(of(&mended), Availability::Coming(_)), "the status is about an older spec");
         let going = json!({ "metadata": { "deletionTimestamp": "2026-11-30T12:00:00Z" } });
-        let going = environment(json!({}), &[("Ready", "True", "Running")], going);
+        let going = environment(&json!({}), &[("Ready", "True", "Running")], &going);
         assert!(matches!(of(&going), Availability::Broken(_)));
     }
 }

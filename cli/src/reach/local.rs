@@ -38,8 +38,7 @@ pub(crate) fn find(dir: &ConfigDir, target: &Target) -> Result<Option<StateFile>
         return Ok(None);
     }
     if let Err(message) = is_held_by_its_process(&state) {
-        let error = ReachError::LocalEnd { port: state.local_port, message: message.clone() };
-        return Err(CliError::from(error).because(std::io::Error::other(message)));
+        return Err(dead(state.local_port, message));
     }
     Ok(Some(state))
 }
@@ -71,36 +70,52 @@ fn is_held_by_its_process(state: &StateFile) -> Result<(), String> {
     }
 }
 
+/// Why a local end does not serve.
+#[derive(Debug)]
+pub(crate) enum ProbeError {
+    /// Nobody answers.
+    Dead(CliError),
+    /// Somebody answers, and says no.
+    Refused(CliError),
+}
+
+impl From<ProbeError> for CliError {
+    fn from(error: ProbeError) -> Self {
+        match error {
+            ProbeError::Dead(error) | ProbeError::Refused(error) => error,
+        }
+    }
+}
+
 /// Asks the local end with a bearer, and returns an error unless an environment answers.
-pub(crate) async fn probe(state: &StateFile, bearer: &SecretString) -> Result<(), CliError> {
-    let dead = |message: String| {
-        let error = ReachError::LocalEnd { port: state.local_port, message: message.clone() };
-        CliError::from(error).because(std::io::Error::other(message))
-    };
+pub(crate) async fn probe(state: &StateFile, bearer: &SecretString) -> Result<(), ProbeError> {
+    let dead = |message: String| ProbeError::Dead(dead(state.local_port, message));
     let ping = json!({ "jsonrpc": "2.0", "id": uuid::Uuid::new_v4().to_string(), "method": "ping" });
     let authority = authority(state.local_port);
     let asked = async {
-        let mut connection = connect(state.local_port).await?;
+        let mut connection = connect(state.local_port).await.map_err(ProbeError::Dead)?;
         let post = Post { authority: &authority, bearer, message: &ping };
         mcp_client::post(&mut connection, post, &mut |_| {}).await.map_err(|e| dead(e.to_string()))
     };
     match tokio::time::timeout(PROBE_TIMEOUT, asked).await {
         Err(_) => Err(dead(format!("no answer within {} s", PROBE_TIMEOUT.as_secs()))),
         Ok(Err(error)) => Err(error),
-        Ok(Ok(Answer::Refused(refusal))) => Err(CliError::from(&refusal)),
+        Ok(Ok(Answer::Refused(refusal))) => Err(ProbeError::Refused(CliError::from(&refusal))),
         Ok(Ok(_)) => Ok(()),
     }
 }
 
+fn dead(port: u16, message: String) -> CliError {
+    let cause = std::io::Error::other(message.clone());
+    CliError::from(ReachError::LocalEnd { port, message }).because(cause)
+}
+
 /// Connects to a local end.
 pub(crate) async fn connect(port: u16) -> Result<client::Connection, CliError> {
-    let dead = |message: String| {
-        CliError::from(ReachError::LocalEnd { port, message: message.clone() })
-            .because(std::io::Error::other(message))
-    };
-    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.map_err(|e| dead(e.to_string()))?;
+    let stream =
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.map_err(|e| dead(port, e.to_string()))?;
     let _ = stream.set_nodelay(true);
-    client::handshake(stream).await.map_err(|e| dead(e.to_string()))
+    client::handshake(stream).await.map_err(|e| dead(port, e.to_string()))
 }
 
 /// Returns the `Host` of a local end.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cuddy_crds::Environment;
 use cuddy_edge::client::{self, Connection};
 use cuddy_protocol::places;
 use k8s_openapi::api::core::v1::Pod;
@@ -36,11 +35,11 @@ impl std::fmt::Debug for PodRoute {
 
 impl PodRoute {
     /// Returns the way to a pod that is up.
-    pub(crate) fn new(client: Client, namespace: String, up: Up) -> Result<Self, ReachError> {
+    pub(crate) fn new(client: Client, namespace: &str, up: Up) -> Result<Self, ReachError> {
         let tls = client::tls_config(up.ca.as_bytes())
             .map_err(|source| ReachError::Connect { name: up.name.clone(), source })?;
         let name = places::server_name(&up.uid);
-        Ok(Self { pods: Api::namespaced(client, &namespace), up, name, tls })
+        Ok(Self { pods: Api::namespaced(client, namespace), up, name, tls })
     }
 
     /// Returns the `Host` of the environment.
@@ -88,9 +87,4 @@ impl PodRoute {
     fn no_forward(&self, message: &str) -> ReachError {
         ReachError::Forward { name: self.up.name.clone(), message: crate::output::clean(message) }
     }
-}
-
-/// Returns the API of Environments in a namespace.
-pub(crate) fn environments(client: &Client, namespace: &str) -> Api<Environment> {
-    Api::namespaced(client.clone(), namespace)
 }

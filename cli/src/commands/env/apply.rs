@@ -69,25 +69,37 @@ pub(super) async fn run(context: &Context, args: &ApplyArgs) -> Result<(), CliEr
     Ok(())
 }
 
-async fn put_key(context: &Context, args: &ApplyArgs, client: &Client, value: &mut Value) -> Result<(), CliError> {
+async fn put_key(
+    context: &Context,
+    args: &ApplyArgs,
+    client: &Client,
+    value: &mut Value,
+) -> Result<(), CliError> {
     let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
     let class = value.pointer("/spec/classRef/name").and_then(Value::as_str).map(str::to_owned);
     let store = context.keys(args.key.key.as_deref());
     let key = match store.load() {
         Ok(key) => key.verifying_key(),
         Err(error) => {
-            output::note(&format!("Environment {name} names no key, and you have none to put in ({error}); only keys of its class open it"));
+            output::note(&format!(
+                "Environment {name} names no key, and you have none to put in ({error}); only keys of its class open it"
+            ));
             return Ok(());
         }
     };
     match trust::class_keys(client, class.as_deref(), &key).await {
         ClassKeys::None | ClassKeys::Unknown => {
             enter(value, &key)?;
-            output::note(&format!("put your key {} into Environment {name}: it named none", store.public_path().display()));
+            output::note(&format!(
+                "put your key {} into Environment {name}: it named none",
+                store.public_path().display()
+            ));
         }
         ClassKeys::Mine => {}
         ClassKeys::Others => {
-            output::note(&format!("Environment {name} names no key, and its class trusts others than yours: you will not get in"));
+            output::note(&format!(
+                "Environment {name} names no key, and its class trusts others than yours: you will not get in"
+            ));
         }
     }
     Ok(())
@@ -170,10 +182,13 @@ fn document(value: Value) -> Result<Document, CliError> {
     let is_ours = text("/apiVersion").is_some_and(|v| v.starts_with("cuddy.dev/"))
         && matches!(kind.as_str(), "Environment" | "EnvironmentClass");
     if !is_ours {
-        return Err(CliError::usage(format!("{kind:?} is neither an Environment nor an EnvironmentClass of cuddy.dev"))
-            .hint("`kubectl apply` takes everything else"));
+        return Err(CliError::usage(format!(
+            "{kind:?} is neither an Environment nor an EnvironmentClass of cuddy.dev"
+        ))
+        .hint("`kubectl apply` takes everything else"));
     }
-    let name = text("/metadata/name").ok_or_else(|| CliError::usage(format!("an {kind} without metadata.name")))?;
+    let name =
+        text("/metadata/name").ok_or_else(|| CliError::usage(format!("an {kind} without metadata.name")))?;
     let namespace = text("/metadata/namespace");
     Ok(Document { kind, name, namespace, value })
 }
@@ -198,7 +213,8 @@ mod tests {
 
     #[test]
     fn who_lets_somebody_in_is_left_alone() {
-        let with = |auth: &str| parse(&format!("{THREE_LINES}spec: {{auth: {auth}}}\n")).unwrap().remove(0).value;
+        let with =
+            |auth: &str| parse(&format!("{THREE_LINES}spec: {{auth: {auth}}}\n")).unwrap().remove(0).value;
         assert!(!lets_nobody_in(&with("{keys: [{name: a, configMapRef: {name: b, key: c}}]}")));
         assert!(!lets_nobody_in(&with("{mode: None}")));
         assert!(lets_nobody_in(&with("{keys: []}")));

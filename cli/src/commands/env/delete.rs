@@ -3,11 +3,11 @@
 use std::io::{BufRead, IsTerminal, Write};
 
 use clap::Args;
-use kube::api::{DeleteParams, Preconditions};
 use kube::ResourceExt;
+use kube::api::{DeleteParams, Preconditions};
 
-use super::waiting::{self, Goal};
 use super::OneArgs;
+use super::waiting::{self, Goal};
 use crate::cluster::ClusterError;
 use crate::context::Context;
 use crate::error::CliError;
@@ -50,11 +50,16 @@ pub(super) async fn run(context: &Context, args: &DeleteArgs) -> Result<(), CliE
 
 fn confirm(name: &str, namespace: &str) -> Result<(), CliError> {
     if !std::io::stdin().is_terminal() {
-        return Err(CliError::refused(format!("deleting Environment {name} deletes its workspace, and nobody can be asked"))
-            .hint("--yes does it without asking"));
+        return Err(CliError::refused(format!(
+            "deleting Environment {name} deletes its workspace, and nobody can be asked"
+        ))
+        .hint("--yes does it without asking"));
     }
     let mut terminal = std::io::stderr().lock();
-    write!(terminal, "This deletes Environment {name} of namespace {namespace} and everything in its workspace.\nType its name to go on: ")?;
+    write!(
+        terminal,
+        "This deletes Environment {name} of namespace {namespace} and everything in its workspace.\nType its name to go on: "
+    )?;
     terminal.flush()?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;

@@ -44,7 +44,10 @@ pub(super) async fn run(args: &ListArgs) -> Result<(), CliError> {
         let mut params = ListParams::default().limit(PAGE);
         params.label_selector.clone_from(&args.selector);
         params.continue_token = next.take();
-        let page = api.list(&params).await.map_err(ClusterError::request(format!("list the Environments {whose}")))?;
+        let page = api
+            .list(&params)
+            .await
+            .map_err(ClusterError::request(format!("list the Environments {whose}")))?;
         next = page.metadata.continue_.clone().filter(|token| !token.is_empty());
         all.extend(page.items);
         if next.is_none() {

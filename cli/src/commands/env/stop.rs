@@ -37,7 +37,11 @@ pub(super) async fn run(context: &Context, args: &StopArgs) -> Result<(), CliErr
         output::note(&format!("Environment {} is stopped; its workspace is kept", chosen.name));
         return Ok(());
     }
-    let then = if args.hold { "and stays stopped until `cuddy env start`" } else { "and the next tool call starts it again" };
+    let then = if args.hold {
+        "and stays stopped until `cuddy env start`"
+    } else {
+        "and the next tool call starts it again"
+    };
     output::note(&format!("asked Environment {} to stop; its workspace is kept, {then}", chosen.name));
     Ok(())
 }

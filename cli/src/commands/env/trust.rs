@@ -26,8 +26,8 @@ pub(super) enum ClassKeys {
 /// Returns the name under which a key is entered: the same for the same key, another for another.
 pub(crate) fn key_name(key: &VerifyingKey) -> String {
     let bytes = URL_SAFE_NO_PAD.decode(keys::thumbprint(key)).unwrap_or_default();
-    let hex: String = bytes.iter().take(4).map(|b| format!("{b:02x}")).collect();
-    format!("desktop-{hex}")
+    let number = bytes.iter().take(4).fold(0_u32, |sum, byte| sum << 8 | u32::from(*byte));
+    format!("desktop-{number:08x}")
 }
 
 /// Reads the keys of a class: the one named, or the default one.
@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    fn class(name: &str, created: &str, default: bool, keys: Value) -> EnvironmentClass {
+    fn class(name: &str, created: &str, default: bool, keys: &Value) -> EnvironmentClass {
         let annotations = if default { json!({ labels::IS_DEFAULT_CLASS: "true" }) } else { json!({}) };
         serde_json::from_value(json!({
             "apiVersion": "cuddy.dev/v1alpha1", "kind": "EnvironmentClass",
@@ -84,9 +84,9 @@ mod tests {
     #[test]
     fn the_newest_default_class_serves() {
         let classes = vec![
-            class("old", "2026-01-01T00:00:00Z", true, json!([])),
-            class("new", "2026-02-01T00:00:00Z", true, json!([])),
-            class("other", "2026-03-01T00:00:00Z", false, json!([])),
+            class("old", "2026-01-01T00:00:00Z", true, &json!([])),
+            class("new", "2026-02-01T00:00:00Z", true, &json!([])),
+            class("other", "2026-03-01T00:00:00Z", false, &json!([])),
         ];
         assert_eq!(default_class(classes).unwrap().name_any(), "new");
     }
@@ -96,7 +96,7 @@ mod tests {
         let key = keys::generate().unwrap().verifying_key();
         let other = keys::generate().unwrap().verifying_key();
         let entry = |key: &VerifyingKey| json!({ "name": key_name(key), "publicKey": pem(key).unwrap() });
-        let with = |keys: Value| of(&class("c", "2026-01-01T00:00:00Z", true, keys), &key);
+        let with = |keys: Value| of(&class("c", "2026-01-01T00:00:00Z", true, &keys), &key);
         assert_eq!(with(json!([])), ClassKeys::None);
         assert_eq!(with(json!([entry(&other)])), ClassKeys::Others);
         assert_eq!(with(json!([entry(&other), entry(&key)])), ClassKeys::Mine);

@@ -11,14 +11,20 @@ use crate::error::CliError;
 use crate::output;
 
 /// Prints Environments.
-pub(super) fn print(all: &[Environment], format: Format, with_namespace: bool, as_list: bool) -> Result<(), CliError> {
+pub(super) fn print(
+    all: &[Environment],
+    format: Format,
+    with_namespace: bool,
+    as_list: bool,
+) -> Result<(), CliError> {
     match format {
         Format::Json if as_list => output::json(&json!({ "items": all })),
         Format::Yaml if as_list => output::yaml(&json!({ "items": all })),
         Format::Json => output::json(&first(all)?),
         Format::Yaml => output::yaml(&first(all)?),
         Format::Name => {
-            let names: Vec<String> = all.iter().map(|e| format!("environment.cuddy.dev/{}", e.name_any())).collect();
+            let names: Vec<String> =
+                all.iter().map(|e| format!("environment.cuddy.dev/{}", e.name_any())).collect();
             if names.is_empty() { Ok(()) } else { output::line(&names.join("\n")) }
         }
         Format::Text | Format::Wide => {

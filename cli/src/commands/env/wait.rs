@@ -3,8 +3,8 @@
 use clap::Args;
 use cuddy_crds::conditions::types;
 
-use super::waiting::{self, Goal};
 use super::OneArgs;
+use super::waiting::{self, Goal};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::output;
@@ -37,7 +37,10 @@ fn parse(text: &str) -> Result<Goal, String> {
     }
     let (name, status) = text.split_once('=').unwrap_or((text, "True"));
     let same = |known: &&str| known.eq_ignore_ascii_case(name);
-    let type_ = types::ALL.iter().find(|k| same(k)).ok_or_else(|| format!("one of {}, stopped, delete", types::ALL.join(", ")))?;
+    let type_ = types::ALL
+        .iter()
+        .find(|k| same(k))
+        .ok_or_else(|| format!("one of {}, stopped, delete", types::ALL.join(", ")))?;
     let status = ["True", "False", "Unknown"].into_iter().find(|s| s.eq_ignore_ascii_case(status));
     let status = status.ok_or("a status is True, False or Unknown")?;
     Ok(Goal::Condition { type_: (*type_).to_owned(), status: status.to_owned() })
@@ -57,7 +60,8 @@ mod tests {
 
     #[test]
     fn goals_are_written_as_kubectl_has_them_or_shorter() {
-        let condition = |type_: &str, status: &str| Ok(Goal::Condition { type_: type_.into(), status: status.into() });
+        let condition =
+            |type_: &str, status: &str| Ok(Goal::Condition { type_: type_.into(), status: status.into() });
         assert_eq!(parse("Ready"), condition("Ready", "True"));
         assert_eq!(parse("condition=ready=false"), condition("Ready", "False"));
         assert_eq!(parse("delete"), Ok(Goal::Gone));

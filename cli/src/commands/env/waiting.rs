@@ -42,7 +42,8 @@ pub(super) enum Standing {
 
 /// Waits until the Environment is ready.
 pub(super) async fn until_ready(chosen: &Chosen, seconds: u64) -> Result<(), CliError> {
-    until(chosen, &Goal::Condition { type_: types::READY.to_owned(), status: "True".to_owned() }, seconds).await
+    until(chosen, &Goal::Condition { type_: types::READY.to_owned(), status: "True".to_owned() }, seconds)
+        .await
 }
 
 /// Waits until the Environment is stopped.
@@ -80,8 +81,11 @@ pub(super) async fn until(chosen: &Chosen, goal: &Goal, seconds: u64) -> Result<
     let waited = tokio::time::timeout(Duration::from_secs(seconds), watched).await;
     waited.unwrap_or_else(|_| {
         let what = if last.is_empty() { "nothing was seen of it".to_owned() } else { last.clone() };
-        Err(CliError::new(Kind::TimedOut, format!("Environment {name} did not get there within {seconds} s: {what}"))
-            .hint(format!("`cuddy env explain {name}` says what it waits for")))
+        Err(CliError::new(
+            Kind::TimedOut,
+            format!("Environment {name} did not get there within {seconds} s: {what}"),
+        )
+        .hint(format!("`cuddy env explain {name}` says what it waits for")))
     })
 }
 
@@ -98,17 +102,27 @@ pub(super) fn standing(environment: Option<&Environment>, goal: &Goal) -> Standi
     let words = |type_: &str| {
         of(type_).map_or_else(
             || "the operator has not seen it yet".to_owned(),
-            |c| format!("{}={} ({}) {}", c.type_, c.status, c.reason, conditions::clean(&c.message)).trim().to_owned(),
+            |c| {
+                format!("{}={} ({}) {}", c.type_, c.status, c.reason, conditions::clean(&c.message))
+                    .trim()
+                    .to_owned()
+            },
         )
     };
     let is_current = status.observed_generation == environment.metadata.generation;
     match goal {
         Goal::Gone => Standing::Coming("it is still there".to_owned()),
         Goal::Stopped => {
-            let over = of(types::SUSPENDED).is_some_and(|c| c.status == "True" && c.reason != reasons::WAITING_FOR_TERMINATION);
-            let asked = environment.metadata.annotations.as_ref().and_then(|a| a.get(cuddy_crds::labels::STOP));
+            let over = of(types::SUSPENDED)
+                .is_some_and(|c| c.status == "True" && c.reason != reasons::WAITING_FOR_TERMINATION);
+            let asked =
+                environment.metadata.annotations.as_ref().and_then(|a| a.get(cuddy_crds::labels::STOP));
             let seen = asked.is_none() || status.stop.as_ref().and_then(|s| s.last_request.as_ref()) == asked;
-            if over && is_current && seen { Standing::Reached } else { Standing::Coming(words(types::SUSPENDED)) }
+            if over && is_current && seen {
+                Standing::Reached
+            } else {
+                Standing::Coming(words(types::SUSPENDED))
+            }
         }
         Goal::Condition { type_, status: wanted } => {
             let found = of(type_);
@@ -142,9 +156,8 @@ fn never(name: &str, why: &str) -> CliError {
 
 /// A watch that is forbidden stays so; others are taken up again.
 fn refused(error: &watcher::Error, name: &str) -> Result<(), CliError> {
-    let source = match error {
-        watcher::Error::InitialListFailed(source) | watcher::Error::WatchStartFailed(source) => source,
-        _ => return Ok(()),
+    let (watcher::Error::InitialListFailed(source) | watcher::Error::WatchStartFailed(source)) = error else {
+        return Ok(());
     };
     match source {
         kube::Error::Api(status) if matches!(status.code, 401 | 403 | 404) => {
@@ -160,7 +173,12 @@ mod tests {
 
     use super::*;
 
-    fn environment(spec: Value, annotations: Value, conditions: &[(&str, &str, &str)], rest: Value) -> Environment {
+    fn environment(
+        spec: &Value,
+        annotations: &Value,
+        conditions: &[(&str, &str, &str)],
+        rest: &Value,
+    ) -> Environment {
         let conditions: Vec<Value> = conditions
             .iter()
             .map(|(t, s, r)| json!({ "type": t, "status": s, "reason": r, "message": "m", "lastTransitionTime": "2026-11-30T12:00:00Z" }))
@@ -183,7 +201,7 @@ mod tests {
     #[test]
     fn ready_is_reached_or_said_to_be_out_of_reach() {
         let at = |spec: Value, conditions: &[(&str, &str, &str)], rest: Value| {
-            standing(Some(&environment(spec, json!({}), conditions, rest)), &ready())
+            standing(Some(&environment(&spec, &json!({}), conditions, &rest)), &ready())
         };
         assert_eq!(at(json!({}), &[("Ready", "True", "Running")], json!({})), Standing::Reached);
         let old = at(json!({}), &[("Ready", "True", "Running")], json!({ "observedGeneration": 1 }));
@@ -191,8 +209,12 @@ mod tests {
         let coming = at(json!({}), &[("Ready", "False", "ImageError")], json!({}));
         assert_eq!(coming, Standing::Coming("Ready=False (ImageError) m".into()));
         assert!(matches!(at(json!({}), &[("Ready", "False", "Invalid")], json!({})), Standing::Never(_)));
-        assert!(matches!(at(json!({ "mode": "Stopped" }), &[("Ready", "False", "Stopped")], json!({})), Standing::Never(_)));
-        let asleep = at(json!({}), &[("Ready", "False", "Stopped"), ("Suspended", "True", "IdleStopped")], json!({}));
+        assert!(matches!(
+            at(json!({ "mode": "Stopped" }), &[("Ready", "False", "Stopped")], json!({})),
+            Standing::Never(_)
+        ));
+        let asleep =
+            at(json!({}), &[("Ready", "False", "Stopped"), ("Suspended", "True", "IdleStopped")], json!({}));
         assert!(matches!(asleep, Standing::Never(_)));
         assert!(matches!(standing(None, &ready()), Standing::Never(_)));
         assert_eq!(standing(None, &Goal::Gone), Standing::Reached);
@@ -203,7 +225,10 @@ mod tests {
         let at = |request: &str, reason: &str| {
             let suspended = [("Suspended", "True", reason)];
             let rest = json!({ "stop": { "lastRequest": request } });
-            standing(Some(&environment(json!({}), json!({ "cuddy.dev/stop": "b" }), &suspended, rest)), &Goal::Stopped)
+            standing(
+                Some(&environment(&json!({}), &json!({ "cuddy.dev/stop": "b" }), &suspended, &rest)),
+                &Goal::Stopped,
+            )
         };
         assert!(matches!(at("a", "IdleStopped"), Standing::Coming(_)));
         assert!(matches!(at("b", "WaitingForTermination"), Standing::Coming(_)));

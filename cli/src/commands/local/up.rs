@@ -174,8 +174,8 @@ async fn one_call(reach: &Reach, port: u16) -> Result<(), CliError> {
 }
 
 fn record(args: &UpArgs, run: &Run, port: u16, children: &Children) -> Result<(), CliError> {
-    let supervisor =
-        Process::find(std::process::id()).unwrap_or(Process { pid: std::process::id(), started: None });
+    let pid = std::process::id();
+    let supervisor = Process::find(pid).unwrap_or(Process { pid, started: None });
     let record = Record {
         name: args.name.clone(),
         workspace: run.workspace.clone(),
