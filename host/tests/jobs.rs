@@ -123,15 +123,15 @@ fn a_reused_pid_is_nobodys_job() {
     let world = World::new();
     world.job("old", "true");
     world.finished("old");
-    let mut innocent = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    let innocent = Innocent::start();
     let mut record = record(&world, "old");
     for (id, same_place) in [("same-container", true), ("other-container", false)] {
         record["job"]["id"] = json!(id);
         record["job"]["state"] = json!("running");
         record["job"]["exitCode"] = Value::Null;
-        record["job"]["pid"] = json!(innocent.id());
-        record["job"]["childPid"] = json!(innocent.id());
-        record["supervisor"]["pid"] = json!(innocent.id());
+        record["job"]["pid"] = json!(innocent.0.id());
+        record["job"]["childPid"] = json!(innocent.0.id());
+        record["supervisor"]["pid"] = json!(innocent.0.id());
         if !same_place {
             record["place"]["container"] = json!("1-1");
         }
@@ -142,9 +142,24 @@ fn a_reused_pid_is_nobodys_job() {
         let kind = if same_place { "supervisor-gone" } else { "pod-replaced" };
         assert_eq!((&job["state"], &job["unknownReasonKind"]), (&json!("unknown"), &json!(kind)));
     }
-    assert!(is_alive(i64::from(innocent.id())), "the look-alike was not touched");
-    innocent.kill().unwrap();
-    innocent.wait().unwrap();
+    assert!(is_alive(i64::from(innocent.0.id())), "the look-alike was not touched");
+}
+
+/// A process that is nobody's job; ended with the test, whatever becomes of it.
+struct Innocent(std::process::Child);
+
+impl Innocent {
+    fn start() -> Self {
+        let null = std::process::Stdio::null;
+        Self(std::process::Command::new("sleep").arg("1000").stdout(null()).stderr(null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Innocent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]
