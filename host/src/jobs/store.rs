@@ -31,6 +31,8 @@ pub struct Store {
     /// When each finished record was written: those are not read again only to learn that they do not run.
     finished: Mutex<HashMap<JobId, SystemTime>>,
     swept: Mutex<Option<Instant>>,
+    /// Held while a job is demoted: of two readers one decides, and the other reads what it wrote.
+    demoting: Mutex<()>,
 }
 
 impl Store {
@@ -41,7 +43,14 @@ impl Store {
                 crate::log::line(format_args!("make {}: {error}", path.display()));
             }
         }
-        Self { folder, beats, here: Place::here(), finished: Mutex::default(), swept: Mutex::default() }
+        Self {
+            folder,
+            beats,
+            here: Place::here(),
+            finished: Mutex::default(),
+            swept: Mutex::default(),
+            demoting: Mutex::default(),
+        }
     }
 
     /// Returns the folder of the records, made anew where somebody removed it.
@@ -189,6 +198,7 @@ impl Store {
         if self.is_alive(&stored) {
             return Ok(Some(Stored::Job(stored)));
         }
+        let _one = self.demoting.lock();
         // The supervisor has ended since, or long ago: what it wrote last stands now, so only this look may judge.
         match record::read(&self.folder, id)? {
             Some(Stored::Job(stored)) if !self.is_alive(&stored) => {
