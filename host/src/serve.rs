@@ -79,6 +79,7 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
     let host = Arc::new(Host::new(settings));
     let (calls, stop) = (TaskTracker::new(), CancellationToken::new());
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let refusals = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     log::line(format_args!("build {} answers at {}", host.build(), path.display()));
     loop {
         let stream = tokio::select! {
@@ -101,7 +102,16 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
                     drop(permit);
                 });
             }
-            Err(_) => connection::refuse(&stream),
+            // Beyond this bound nobody is told why: the connection is closed.
+            Err(_) => {
+                if let Ok(permit) = Arc::clone(&refusals).try_acquire_owned() {
+                    let stop = stop.child_token();
+                    calls.spawn(async move {
+                        connection::refuse(stream, stop).await;
+                        drop(permit);
+                    });
+                }
+            }
         }
     }
     drop(listener);

@@ -11,7 +11,7 @@ use cuddy_protocol::{CommandError, ErrorCode};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::net::unix::OwnedReadHalf;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 use tokio::time;
 use tokio_util::sync::CancellationToken;
@@ -43,22 +43,31 @@ pub(super) async fn attend(stream: UnixStream, host: &Host, stop: CancellationTo
     {
         log::line(format_args!("call {call:?}: {error}"));
     }
-    let bytes = encode(&outcome);
-    // A caller that is gone reads nothing.
-    let _ = time::timeout(WRITE_TIMEOUT, writer.write_all(&bytes)).await;
-    let _ = writer.shutdown().await;
-    // A caller that is still sending must not find the connection closed before it has read the answer.
-    let mut nowhere = tokio::io::sink();
-    tokio::select! {
-        _ = time::timeout(LINGER, tokio::io::copy(&mut reader, &mut nowhere)) => {}
-        () = stop.cancelled() => {}
-    }
+    finish(&mut reader, &mut writer, &encode(&outcome), &stop).await;
 }
 
-/// Refuses a connection beyond the bound. The answer is small and the socket's buffer empty, so nothing waits.
-pub(super) fn refuse(stream: &UnixStream) {
+/// Refuses a connection beyond the bound.
+pub(super) async fn refuse(stream: UnixStream, stop: CancellationToken) {
+    let (mut reader, mut writer) = stream.into_split();
     let error = CommandError::new(ErrorCode::Busy, "the host has no room for one more call");
-    let _ = stream.try_write(&encode(&Err(error)));
+    finish(&mut reader, &mut writer, &encode(&Err(error)), &stop).await;
+}
+
+/// Writes the answer and waits until its caller has read it: one that is still sending must not find the connection closed.
+async fn finish(
+    reader: &mut OwnedReadHalf,
+    writer: &mut OwnedWriteHalf,
+    bytes: &[u8],
+    stop: &CancellationToken,
+) {
+    // A caller that is gone reads nothing.
+    let _ = time::timeout(WRITE_TIMEOUT, writer.write_all(bytes)).await;
+    let _ = writer.shutdown().await;
+    let mut nowhere = tokio::io::sink();
+    tokio::select! {
+        _ = time::timeout(LINGER, tokio::io::copy(reader, &mut nowhere)) => {}
+        () = stop.cancelled() => {}
+    }
 }
 
 async fn answer(
