@@ -27,3 +27,19 @@ pub fn termination() -> io::Result<impl Future<Output = &'static str> + Send + '
         })
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::process::Command;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_signal_before_the_first_look_is_not_lost() {
+        let ended = termination().unwrap();
+        let sent = Command::new("kill").args(["-TERM", &std::process::id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        assert_eq!(tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap(), "SIGTERM");
+    }
+}

@@ -177,7 +177,7 @@ async fn time_runs_out() {
 #[tokio::test]
 async fn who_goes_away_takes_the_call_back() {
     let doors = doors();
-    let waiting = doors.client("me").spawn(call(1, "hold", json!({})));
+    let waiting = doors.client("me").spawn(&call(1, "hold", json!({})));
     one(&doors.program.held.began).await;
     waiting.abort();
     one(&doors.program.held.cancelled).await;

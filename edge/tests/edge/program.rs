@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::ask::{call, doors};
-use crate::support::commands::{Echo, Held, TABLE, one};
+use crate::support::commands::{Echo, Held, TABLE, one, soon};
 use crate::support::program::settings;
 use crate::support::tokens::kid;
 
@@ -116,10 +116,10 @@ async fn who_leaves_and_comes_again_cannot_pile_up_calls() {
     let doors = doors();
     let client = doors.client("me");
     for _ in 0..MAX_RUNNING {
-        let waiting = client.spawn(call(1, "stubborn", json!({})));
+        let waiting = client.spawn(&call(1, "stubborn", json!({})));
         one(&doors.program.held.began).await;
         waiting.abort();
-        assert!(waiting.await.unwrap_err().is_cancelled());
+        assert!(soon(waiting).await.unwrap_err().is_cancelled());
     }
     let error = client.post(&call(1, "echo", json!({ "text": "x" }))).await.tool_error();
     assert_eq!((&error["errorCode"], &error["retryable"]), (&json!("BUSY"), &json!(true)));

@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::support::ask::{Client, Doors, call, doors, doors_with};
-use crate::support::commands::one;
+use crate::support::commands::{one, soon};
 use crate::support::tokens::{key, set, token_of, trusted};
 
 fn hold(id: impl Into<Value>) -> Value {
@@ -27,7 +27,7 @@ async fn held(
     client: &Client,
     id: impl Into<Value>,
 ) -> tokio::task::JoinHandle<crate::support::ask::Answer> {
-    let call = client.spawn(hold(id));
+    let call = client.spawn(&hold(id));
     one(&doors.program.held.began).await;
     call
 }
@@ -64,7 +64,7 @@ async fn delete_ends_a_session_and_what_runs_in_it() {
     let client = doors.client("me").in_session().await;
     let running = held(&doors, &client, 1).await;
     assert_eq!(client.ask(client.request("DELETE", &[], "")).await.status, StatusCode::NO_CONTENT);
-    let error = running.await.unwrap().tool_error();
+    let error = soon(running).await.unwrap().tool_error();
     assert_eq!(error["errorCode"], "CANCELLED");
     assert_eq!(error["message"], "the session has ended, and this call with it");
     assert_eq!(client.post(&ping()).await.status, StatusCode::NOT_FOUND);
@@ -93,7 +93,7 @@ async fn the_third_request_at_once_waits_outside() {
     // Notifications never count: a cancel gets through, and makes room.
     let answer = client.post(&cancelled(1)).await;
     assert_eq!(answer.status, StatusCode::ACCEPTED);
-    let silent = first.await.unwrap();
+    let silent = soon(first).await.unwrap();
     assert_eq!(
         (silent.status, silent.body.len()),
         (StatusCode::ACCEPTED, 0),
@@ -101,7 +101,7 @@ async fn the_third_request_at_once_waits_outside() {
     );
     assert_eq!(client.post(&ping()).await.status, StatusCode::OK);
     doors.program.held.release.add_permits(1);
-    assert_eq!(second.await.unwrap().json()["result"]["structuredContent"]["text"], "released");
+    assert_eq!(soon(second).await.unwrap().json()["result"]["structuredContent"]["text"], "released");
     // Another session has its own two.
     let other = doors.client("me").in_session().await;
     assert_eq!(other.post(&ping()).await.status, StatusCode::OK);
@@ -135,7 +135,7 @@ async fn calls_without_a_session_are_bounded_too() {
     assert_eq!(you.post(&ping()).await.status, StatusCode::TOO_MANY_REQUESTS, "full for everybody");
     doors.program.held.release.add_permits(20);
     for call in running {
-        assert_eq!(call.await.unwrap().json()["result"]["isError"], false);
+        assert_eq!(soon(call).await.unwrap().json()["result"]["isError"], false);
     }
     assert_eq!(me.post(&ping()).await.status, StatusCode::OK);
 }
@@ -151,7 +151,7 @@ async fn two_calls_of_one_id_never_cross() {
     let third = client.post(&call("1", "echo", json!({ "text": "third" }))).await;
     assert_eq!(third.json()["result"]["structuredContent"]["text"], "third");
     doors.program.held.release.add_permits(1);
-    assert_eq!(first.await.unwrap().json()["result"]["structuredContent"]["text"], "released");
+    assert_eq!(soon(first).await.unwrap().json()["result"]["structuredContent"]["text"], "released");
     let again = client.post(&call(1, "echo", json!({ "text": "again" }))).await;
     assert_eq!(again.json()["result"]["structuredContent"]["text"], "again");
 }
@@ -173,12 +173,12 @@ async fn a_cancel_reaches_its_call_and_no_other() {
     me.post(&cancelled(json!({ "a": 1 }))).await;
     assert_eq!(doors.program.held.cancelled.available_permits(), 0);
     assert_eq!(me.post(&cancelled(long)).await.status, StatusCode::ACCEPTED);
-    assert_eq!(mine.await.unwrap().body.len(), 0);
+    assert_eq!(soon(mine).await.unwrap().body.len(), 0);
     assert_eq!(doors.program.held.cancelled.available_permits(), 1);
     in_session.post(&cancelled(long)).await;
-    assert_eq!(sessions.await.unwrap().body.len(), 0);
+    assert_eq!(soon(sessions).await.unwrap().body.len(), 0);
     doors.program.held.release.add_permits(1);
-    assert_eq!(short.await.unwrap().json()["result"]["structuredContent"]["text"], "released");
+    assert_eq!(soon(short).await.unwrap().json()["result"]["structuredContent"]["text"], "released");
 }
 
 #[tokio::test]
@@ -190,8 +190,8 @@ async fn a_random_id_without_a_session_names_one_call() {
     assert_eq!(me.post(&hold(long)).await.code(), -32600);
     let others = held(&doors, &doors.client("you"), long).await;
     doors.program.held.release.add_permits(2);
-    first.await.unwrap();
-    others.await.unwrap();
+    soon(first).await.unwrap();
+    soon(others).await.unwrap();
 }
 
 #[tokio::test]
@@ -205,14 +205,14 @@ async fn the_ninth_session_ends_the_oldest_cleanly() {
         clients.push(client);
     }
     let ninth = doors.client("me").in_session().await;
-    let error = running.remove(0).await.unwrap().tool_error();
+    let error = soon(running.remove(0)).await.unwrap().tool_error();
     assert_eq!(error["errorCode"], "CANCELLED");
     assert_eq!(clients[0].post(&ping()).await.status, StatusCode::NOT_FOUND);
     assert_eq!(ninth.post(&ping()).await.status, StatusCode::OK);
     assert_eq!(clients[1].post(&ping()).await.status, StatusCode::OK);
     doors.program.held.release.add_permits(7);
     for call in running {
-        assert_eq!(call.await.unwrap().json()["result"]["isError"], false);
+        assert_eq!(soon(call).await.unwrap().json()["result"]["isError"], false);
     }
 }
 
@@ -225,7 +225,7 @@ async fn a_long_call_keeps_its_session() {
     assert_eq!(client.post(&ping()).await.status, StatusCode::OK);
     tokio::time::advance(Duration::from_mins(29)).await;
     doors.program.held.release.add_permits(1);
-    assert_eq!(running.await.unwrap().json()["result"]["isError"], false);
+    assert_eq!(soon(running).await.unwrap().json()["result"]["isError"], false);
     tokio::time::advance(Duration::from_mins(29)).await;
     assert_eq!(client.post(&ping()).await.status, StatusCode::OK);
     tokio::time::advance(Duration::from_mins(30)).await;
@@ -258,7 +258,7 @@ async fn a_key_that_is_taken_away_takes_its_sessions_and_calls_along() {
     let keeps_running = held(&doors, &kept, 1).await;
     doors.trust.replace(set(2, &[trusted(&key(1))]));
     for call in [with_session, without] {
-        let error = call.await.unwrap().tool_error();
+        let error = soon(call).await.unwrap().tool_error();
         assert_eq!(error["errorCode"], "CANCELLED");
         assert_eq!(error["message"], "the key that let this call in is no longer trusted");
     }
@@ -267,6 +267,6 @@ async fn a_key_that_is_taken_away_takes_its_sessions_and_calls_along() {
     doors.trust.replace(set(3, &[trusted(&key(1)), trusted(&key(2))]));
     assert_eq!(gone.post(&ping()).await.status, StatusCode::NOT_FOUND);
     doors.program.held.release.add_permits(1);
-    assert_eq!(keeps_running.await.unwrap().json()["result"]["isError"], false);
+    assert_eq!(soon(keeps_running).await.unwrap().json()["result"]["isError"], false);
     assert_eq!(kept.post(&ping()).await.status, StatusCode::OK);
 }

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::ask::{Doors, call, doors};
-use crate::support::commands::one;
+use crate::support::commands::{one, soon};
 use crate::support::tokens::{UID, key, token_of};
 
 /// A bound for what should happen at once, generous since the machine may be busy.
@@ -317,7 +317,7 @@ async fn the_end_lets_what_runs_finish() {
     };
     tokio::time::timeout(SOON, refused).await.expect("still listening");
     server.doors.program.held.release.add_permits(1);
-    assert!(String::from_utf8_lossy(&running.await.unwrap()).contains("released"));
+    assert!(String::from_utf8_lossy(&soon(running).await.unwrap()).contains("released"));
     tokio::time::timeout(SOON, server.task).await.unwrap().unwrap();
     drop(idle);
 }

@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 use crate::support::ask::{Answer, call, doors, doors_with};
-use crate::support::commands::one;
+use crate::support::commands::{one, soon};
 use crate::support::tokens::{key, set, trusted};
 
 const BOTH: [(&str, &str); 1] = [("accept", "application/json, text/event-stream")];
@@ -110,7 +110,7 @@ async fn a_stream_holds_its_place_and_leaving_takes_the_call_back() {
     assert_eq!(client.post(&ping).await.status, StatusCode::TOO_MANY_REQUESTS);
     reading.abort();
     one(&doors.program.held.cancelled).await;
-    assert!(reading.await.unwrap_err().is_cancelled());
+    assert!(soon(reading).await.unwrap_err().is_cancelled());
     assert_eq!(client.post(&ping).await.status, StatusCode::OK);
 }
 
@@ -126,7 +126,7 @@ async fn a_call_that_was_taken_back_ends_its_stream_without_an_answer() {
     let cancel =
         json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 5 } });
     client.post(&cancel).await;
-    let answer = reading.await.unwrap();
+    let answer = soon(reading).await.unwrap();
     assert_eq!((answer.status, answer.body.len()), (StatusCode::OK, 0));
 }
 
@@ -137,6 +137,6 @@ async fn a_key_that_is_taken_away_ends_streams() {
     let reading = tokio::spawn(async move { client.post_with(&with_token(5, "hold", "t"), &BOTH).await });
     one(&doors.program.held.began).await;
     doors.trust.replace(set(2, &[trusted(&key(2))]));
-    let answer = reading.await.unwrap();
+    let answer = soon(reading).await.unwrap();
     assert!(events(&answer)[0].to_string().contains("no longer trusted"));
 }

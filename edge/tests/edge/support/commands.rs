@@ -95,9 +95,14 @@ impl Default for Held {
     }
 }
 
-/// Waits for one permit, and takes it away.
+/// Waits for one permit, and takes it away; what does not happen soon does not happen.
 pub(crate) async fn one(semaphore: &Semaphore) {
-    tokio::time::timeout(Duration::from_hours(2), semaphore.acquire()).await.unwrap().unwrap().forget();
+    soon(semaphore.acquire()).await.unwrap().forget();
+}
+
+/// Waits for what happens soon, even on a busy machine.
+pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(Duration::from_secs(20), future).await.expect("it did not happen")
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it is what handlers end with")]
@@ -124,7 +129,10 @@ pub(crate) fn handlers(held: &Arc<Held>) -> Handlers {
             async move {
                 held.began.add_permits(1);
                 tokio::select! {
-                    () = one(&held.release) => said("released"),
+                    permit = held.release.acquire() => {
+                        permit.unwrap().forget();
+                        said("released")
+                    }
                     () = context.cancel.cancelled() => {
                         held.cancelled.add_permits(1);
                         Err(CommandError::new(ErrorCode::Cancelled, "stopped"))
