@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 import time
+from contextlib import asynccontextmanager
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "tests"))
 
@@ -24,21 +25,27 @@ def tell(claim, since):
     print(f"{time.monotonic() - START:7.1f} s  (+{time.monotonic() - since:5.1f} s)  {claim}", flush=True)
 
 
-async def through_proxy(env, calls):
-    """Starts the official client over `cuddy mcp proxy` and makes calls with it; returns their structured results."""
+class Refused(Exception):
+    """A tool answered with an error."""
+
+
+@asynccontextmanager
+async def client(env):
+    """The official client over `cuddy mcp proxy`, as an editor starts it."""
     server = StdioServerParameters(
         command=os.path.join(os.environ["CUDDY_BIN"], "cuddy"),
         args=["mcp", "proxy", "--namespace", NAMESPACE, "--environment", NAME], env={**os.environ, **env})
     async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
-        hello = await session.initialize()
-        listed = await session.list_tools()
-        results = []
-        for tool, arguments in calls:
-            result = await session.call_tool(tool, arguments)
-            if result.is_error:
-                raise SystemExit(f"{tool} failed: {result.content[0].text}")
-            results.append(result.structured_content)
-        return hello, listed, results
+        await session.initialize()
+        yield session
+
+
+async def run_in(session, *argv):
+    """Runs a command in the environment and returns what it printed."""
+    result = await session.call_tool("exec_raw", {"argv": list(argv)})
+    if result.is_error:
+        raise Refused(result.content[0].text)
+    return result.structured_content["stdout"]
 
 
 def main():
@@ -53,7 +60,7 @@ def main():
 
     since = time.monotonic()
     cuddy("key", "create", env=env)
-    cuddy("class", "init", "--force", "--image", "cuddy.test/runtime:dev", env=env)
+    cuddy("class", "init", "--force", "--image", "cuddy.test/runtime:dev", "--image-pull-policy", "IfNotPresent", env=env)
     kubectl("patch", "environmentclass", "default", "--type=merge", "-p",
             json.dumps({"spec": {"idle": {"timeoutSeconds": 15, "graceSeconds": 2}}}))
     kubectl("create", "namespace", NAMESPACE)
@@ -68,47 +75,60 @@ def main():
     tell(f"applied; Ready={ready['status']} ({ready['reason']}), NetworkIsolated={isolated['status']} ({isolated['reason']})", since)
     print(run("kubectl", "-n", NAMESPACE, "get", "env,pod,pvc,networkpolicy").stdout)
 
+    asyncio.run(as_an_editor(env))
+
+
+async def as_an_editor(env):
     since = time.monotonic()
-    hello, listed, results = asyncio.run(through_proxy(env, [
-        ("version", {}),
-        ("exec_raw", {"argv": ["sh", "-c", f"echo 'dear diary' > {FILE}; sha256sum {FILE}; id -u"]})]))
-    written = results[1]["stdout"].splitlines()
-    tell(f"the official Python client through `cuddy mcp proxy`: protocol {hello.protocol_version}, {len(listed.tools)} tools, "
-         f"server build {results[0]['build']}", since)
-    tell(f"exec_raw wrote {FILE} as uid {written[1]} in the pod: {written[0]}", since)
+    async with client(env) as session:
+        tools = (await session.list_tools()).tools
+        version = (await session.call_tool("version", {})).structured_content
+        tell(f"the official Python client through `cuddy mcp proxy`: protocol {session.protocol_version}, {len(tools)} tools, "
+             f"server build {version['build']}", since)
 
-    since = time.monotonic()
-    _, _, results = asyncio.run(through_proxy(env, [
-        ("exec_raw", {"argv": ["pgrep", "-f", "cuddy-host host"]})]))
-    before = results[0]["stdout"].split()[0]
-    asyncio.run(through_proxy(env, [
-        ("exec_raw", {"argv": ["sh", "-c", f"(sleep 0.2; kill -9 {before}) > /dev/null 2>&1 &"], "wait": False, "name": "kill-host"})]))
-    after = await_that("a new host process", lambda: other_host(env, before), 30)
-    tell(f"the host process {before} was killed with SIGKILL; init started {after[0]}, and {FILE} reads {after[1]!r}", since)
+        since = time.monotonic()
+        written, uid = (await run_in(session, "sh", "-c", f"echo 'dear diary' > {FILE}; sha256sum {FILE}; id -u")).splitlines()
+        tell(f"exec_raw wrote {FILE} as uid {uid} in the pod: {written}", since)
 
-    since = time.monotonic()
-    pod_uid = environment(NAMESPACE, NAME)["status"]["podUID"]
-    stopped = await_condition(NAMESPACE, NAME, "Suspended", reason="IdleStopped", seconds=180)
-    pods = await_that("no pod", lambda: not kubectl_json("-n", NAMESPACE, "get", "pods")["items"], 60)
-    claim = kubectl_json("-n", NAMESPACE, "get", "pvc", f"{NAME}-workspace")["status"]["phase"]
-    tell(f"nobody called: {stopped['message']} Pods left: {0 if pods else 'some'}; workspace {claim}", since)
+        since = time.monotonic()
+        before = (await run_in(session, "pgrep", "-f", "cuddy-host host")).split()[0]
+        try:
+            await run_in(session, "kill", "-9", before)
+            answer = "an answer came all the same"
+        except Refused as refused:
+            answer = json.loads(str(refused))["errorCode"]
+        after = await new_host(session, before)
+        tell(f"the host process {before} was killed (the call that did it got: {answer}); init started {after}, and {FILE} reads "
+             f"{(await run_in(session, 'cat', FILE)).strip()!r}", since)
 
-    since = time.monotonic()
-    _, _, results = asyncio.run(through_proxy(env, [("exec_raw", {"argv": ["sha256sum", FILE]})]))
-    status = environment(NAMESPACE, NAME)["status"]
-    if results[0]["stdout"].strip() != written[0].strip() or status["podUID"] == pod_uid:
-        raise SystemExit("the file did not survive, or the pod is the old one")
-    tell(f"a tool call woke it: a new pod ({status['podUID'][:8]}, was {pod_uid[:8]}), and {FILE} is intact: {results[0]['stdout'].strip()}", since)
+        since = time.monotonic()
+        pod_uid = environment(NAMESPACE, NAME)["status"]["podUID"]
+        stopped = await_condition(NAMESPACE, NAME, "Suspended", reason="IdleStopped", seconds=180)
+        await_that("no pod", lambda: not kubectl_json("-n", NAMESPACE, "get", "pods")["items"], 60)
+        claim = kubectl_json("-n", NAMESPACE, "get", "pvc", f"{NAME}-workspace")["status"]["phase"]
+        tell(f"nobody called: stopped ({stopped['message']}); no pod is left, the workspace is {claim}", since)
+
+        since = time.monotonic()
+        again = (await run_in(session, "sha256sum", FILE)).strip()
+        status = environment(NAMESPACE, NAME)["status"]
+        if again != written or status["podUID"] == pod_uid:
+            raise SystemExit("the file did not survive, or the pod is the old one")
+        tell(f"a tool call woke it: a new pod ({status['podUID'][:8]}, was {pod_uid[:8]}), and {FILE} is intact: {again}", since)
 
 
-def other_host(env, before):
-    try:
-        _, _, results = asyncio.run(through_proxy(env, [
-            ("exec_raw", {"argv": ["sh", "-c", f"pgrep -f 'cuddy-host host' | head -1; cat {FILE}"]})]))
-    except SystemExit:
-        return None
-    pid, text = results[0]["stdout"].splitlines()
-    return (pid, text) if pid != before else None
+async def new_host(session, before):
+    """Returns the process id of the host once it is another one."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        try:
+            pid = (await run_in(session, "pgrep", "-f", "cuddy-host host")).split()[0]
+            if pid != before:
+                return pid
+        except Refused as refused:
+            if not json.loads(str(refused))["retryable"]:
+                raise
+        await asyncio.sleep(0.1)
+    raise SystemExit("the host did not come back")
 
 
 if __name__ == "__main__":

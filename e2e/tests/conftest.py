@@ -18,7 +18,7 @@ def user(home):
     """The environment of a user with a key and a default class that trusts it."""
     env = {"XDG_CONFIG_HOME": str(home), "HOME": str(home)}
     cuddy("key", "create", env=env)
-    cuddy("class", "init", "--force", "--image", "cuddy.test/runtime:dev", env=env)
+    cuddy("class", "init", "--force", "--image", "cuddy.test/runtime:dev", "--image-pull-policy", "IfNotPresent", env=env)
     return env
 
 
