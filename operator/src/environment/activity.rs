@@ -10,6 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// How often a sidecar is asked while somebody works.
 const BUSY_PAUSE: Duration = Duration::from_mins(1);
+/// How often it is asked until it has heard from the host: only then can it tell when it may be stopped.
+const STARTING_PAUSE: Duration = Duration::from_secs(5);
 /// How often it is asked while nobody does, and its time to stop is far.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// The shortest pause: its clock counts whole seconds.
@@ -32,6 +34,7 @@ pub(super) fn pause(report: &ActivityReport) -> Duration {
     match report.stop_in_seconds {
         Some(0) => BUSY_PAUSE,
         Some(seconds) => Duration::from_secs(seconds).clamp(SHORTEST_PAUSE, longest),
+        None if report.state == ActivityState::Starting => STARTING_PAUSE,
         None => longest,
     }
 }
@@ -141,7 +144,8 @@ mod tests {
             ("Idle", Some(45), 45),
             ("Idle", Some(0), 60),
             ("Idle", None, 300),
-            ("Starting", None, 60),
+            ("Starting", None, 5),
+            ("Starting", Some(900), 60),
         ] {
             assert_eq!(pause(&report(state, stop_in)).as_secs(), seconds, "{state} {stop_in:?}");
         }
