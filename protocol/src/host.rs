@@ -13,8 +13,9 @@ use serde_json::Value;
 
 /// The version of this protocol.
 pub const VERSION: u32 = 1;
-/// The largest header, in bytes.
-pub const MAX_HEADER: usize = 64 * 1024;
+/// The largest header, in bytes: 64 KiB of arguments and as much of variables, each byte escaped at worst (6 bytes for 1),
+/// must fit, since a command that its schema allows may not fail here.
+pub const MAX_HEADER: usize = 1024 * 1024;
 /// The largest frame, in bytes.
 pub const MAX_FRAME: usize = 64 * 1024;
 /// The bytes before a frame's payload.
