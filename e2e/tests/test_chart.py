@@ -1,0 +1,47 @@
+"""The chart: lint, upgrade and uninstall with environments running."""
+
+import os
+import subprocess
+
+from kit import apply, await_ready, await_that, call, environment, kubectl, kubectl_json, run
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CHARTS = os.path.join(HERE, "..", "..", "charts")
+
+
+def test_it_lints_and_renders():
+    run(os.path.join(CHARTS, "check"), "helm", timeout=120)
+
+
+def test_an_upgrade_restarts_no_environment(user, namespace):
+    apply(namespace, "cabin")
+    await_ready(namespace, "cabin")
+    pod = environment(namespace, "cabin")["status"]["podUID"]
+    operator = operator_pods()
+    run("helm", "upgrade", "cuddy", os.path.join(CHARTS, "cuddy"), "--namespace", "cuddy-system", "--reuse-values",
+        "--set", "log=info\\,cuddy_operator=debug", timeout=120)
+    kubectl("-n", "cuddy-system", "rollout", "status", "deployment/cuddy-operator", "--timeout=120s", timeout=150)
+    await_that("another operator", lambda: operator_pods() and not operator_pods() & operator, seconds=60)
+    assert call(user, namespace, "cabin", "version")["build"]
+    status = environment(namespace, "cabin")["status"]
+    assert status["podUID"] == pod
+    assert next(c for c in status["conditions"] if c["type"] == "Ready")["status"] == "True"
+
+
+def test_uninstalling_the_operator_leaves_environments_and_their_users_alone(user, namespace):
+    apply(namespace, "cabin")
+    await_ready(namespace, "cabin")
+    pod = environment(namespace, "cabin")["status"]["podUID"]
+    try:
+        run("helm", "uninstall", "cuddy", "--namespace", "cuddy-system", "--wait", timeout=120)
+        assert call(user, namespace, "cabin", "version")["build"]
+    finally:
+        # `run` of the cluster has set the paths; the installer finds the cluster by itself.
+        subprocess.run([os.path.join(HERE, "..", "install")], check=True, capture_output=True, timeout=300)
+    await_ready(namespace, "cabin")
+    assert environment(namespace, "cabin")["status"]["podUID"] == pod
+
+
+def operator_pods():
+    pods = kubectl_json("-n", "cuddy-system", "get", "pods", "-l", "app.kubernetes.io/name=cuddy-operator")["items"]
+    return {p["metadata"]["uid"] for p in pods}
