@@ -1,6 +1,8 @@
 //! What the API server refuses at apply, and with which sentence: the rules of the installed CRDs are run here as it runs
 //! them.
 
+#![expect(clippy::unwrap_used, reason = "a test that fails")]
+
 use cuddy_crds::{environment_class_crd, environment_crd, schema};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::cel::Validator;

@@ -19,6 +19,8 @@ mod memory;
 mod outcome;
 mod pod_state;
 mod status;
+#[cfg(test)]
+mod tests;
 mod validate;
 mod visit;
 

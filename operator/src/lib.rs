@@ -23,3 +23,5 @@ pub mod metrics;
 
 #[cfg(test)]
 mod mock_api;
+#[cfg(test)]
+mod testing;

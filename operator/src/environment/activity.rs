@@ -26,7 +26,7 @@ const QUIET: SignedDuration = SignedDuration::from_mins(5);
 const ROUNDING: SignedDuration = SignedDuration::from_secs(3);
 
 /// Returns when to ask again after a report.
-pub(super) fn pause(report: &ActivityReport) -> Duration {
+pub fn pause(report: &ActivityReport) -> Duration {
     let longest = match report.state {
         ActivityState::Busy | ActivityState::Starting => BUSY_PAUSE,
         ActivityState::Idle | ActivityState::Quiesced => LONGEST_PAUSE,

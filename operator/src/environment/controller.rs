@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cuddy_crds::{Environment, EnvironmentClass, labels};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, PodSpec, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Container, PersistentVolumeClaim, Pod, PodSpec, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::{Config, Controller};
@@ -144,10 +144,19 @@ where
     (store, events.boxed())
 }
 
-/// Of a pod's spec only the node is read.
+/// Of a pod's spec only the node and the images are read.
 fn trim_pod(pod: &mut Pod) {
-    let node_name = pod.spec.take().and_then(|spec| spec.node_name);
-    pod.spec = Some(PodSpec { node_name, ..PodSpec::default() });
+    let spec = pod.spec.take().unwrap_or_default();
+    let named = |container: Container| Container {
+        name: container.name,
+        image: container.image,
+        ..Container::default()
+    };
+    pod.spec = Some(PodSpec {
+        node_name: spec.node_name,
+        containers: spec.containers.into_iter().map(named).collect(),
+        ..PodSpec::default()
+    });
 }
 
 fn deletion(environment: &Guarded) -> Option<u64> {

@@ -10,7 +10,7 @@ use kube::{Api, ResourceExt};
 use tokio::time::Instant;
 
 use super::Reconciler;
-use super::build::Owner;
+use super::build::{Owner, meta};
 use super::caches;
 use super::classes::{self, ClassError, Found};
 use super::error::ReconcileError;
@@ -62,7 +62,10 @@ pub(super) async fn dereference(
     let anchor = secrets.get_opt(&labels::anchor_name(&name)).await.map_err(ReconcileError::ReadAnchor)?;
 
     let seen = &reconciler.caches;
-    let pod = memory.pod.newer(caches::get(&seen.pods, &namespace, &labels::pod_name(&name)), now);
+    // Labels can be claimed by anybody: one that is not ours is no pod of this Environment, and is met when ours is made.
+    let pod = caches::get(&seen.pods, &namespace, &labels::pod_name(&name))
+        .filter(|pod| meta::is_child(&pod.metadata, &owner.uid));
+    let pod = memory.pod.newer(pod, now);
     let claim = caches::get(&seen.claims, &namespace, &labels::workspace_name(&name));
     let policy = caches::get(&seen.policies, &namespace, &labels::network_policy_name(&name));
     let service = caches::get(&seen.services, &namespace, &labels::service_name(&name));

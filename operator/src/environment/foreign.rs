@@ -56,6 +56,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "literals are made where they are passed")]
     fn policy(name: &str, owner: Option<&str>, spec: Value) -> NetworkPolicy {
         let owners: Vec<_> = owner
             .map(|uid| json!({"apiVersion": "v", "kind": "k", "name": "n", "uid": uid, "controller": true}))

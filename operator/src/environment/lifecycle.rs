@@ -10,8 +10,8 @@ use std::time::Duration;
 use cuddy_crds::v1alpha1::{Mode, StopReason, Verify};
 use cuddy_protocol::control::{ActivityReport, ActivityState, Gate};
 
-use super::pod_state::PodState;
-
+pub use super::activity::pause;
+pub use super::pod_state::{PodState, Problem, Started};
 pub use facts::{BY_ANNOTATION, BY_MODE, BY_OPERATOR, Children, Facts, Fenced, Policy, Proof, Report};
 
 /// One step.

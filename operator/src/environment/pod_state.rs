@@ -224,6 +224,7 @@ mod tests {
         PodState::read(Some(&pod), None, now())
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "literals are made where they are passed")]
     fn with_status(status: Value) -> PodState {
         read(json!({"metadata": {"uid": "p"}, "status": status}))
     }

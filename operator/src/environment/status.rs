@@ -133,18 +133,10 @@ pub(super) fn compute(environment: &Environment, applied: &Applied, now: Timesta
     }
 }
 
-/// The cache leaves the spec out; the container's status has the image as the kubelet calls it, and the pod as we wrote it
-/// has the spec.
+/// The image as the spec names it; the kubelet's own name for it differs.
 fn image(pod: &Pod) -> Option<String> {
-    let runtime = |name: &str| name == labels::CONTAINER_RUNTIME;
-    let spec = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
-    let wanted = spec.iter().find(|one| runtime(&one.name)).and_then(|one| one.image.clone());
-    let statuses =
-        pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
-    wanted.or_else(|| {
-        let told = statuses.iter().find(|one| runtime(&one.name)).map(|one| one.image.clone());
-        told.filter(|image| !image.is_empty())
-    })
+    let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
+    containers.iter().find(|one| one.name == labels::CONTAINER_RUNTIME).and_then(|one| one.image.clone())
 }
 
 /// Says whether a status is worth writing, and if it is not yet, when it will be.
@@ -162,7 +154,8 @@ fn worth(
     let reason = |status: &EnvironmentStatus| {
         conditions::find(&status.conditions, types::READY).map(|ready| ready.reason.clone())
     };
-    let on_its_way = reason(before).as_deref() == Some(reasons::STARTING)
+    let on_its_way = notices::of(&before.conditions, &after.conditions).is_empty()
+        && reason(before).as_deref() == Some(reasons::STARTING)
         && reason(after).as_deref() == Some(reasons::STARTING)
         && (before.observed_generation, &before.stop, &before.last_wake)
             == (after.observed_generation, &after.stop, &after.last_wake);

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::Reconciler;
 use super::activity;
 use super::apply::anchor;
-use super::build::Input;
+use super::build::{Input, meta};
 use super::caches;
 use super::dereference::Observed;
 use super::keys::{self, KeySet};
@@ -89,7 +89,8 @@ impl<'a> Visit<'a> {
             Ok(plan) => (Some(plan), None),
             Err(blocker) => (None, Some(blocker)),
         };
-        let live = anchor::read(observed.anchor.as_ref());
+        let own = observed.anchor.as_ref().filter(|one| meta::is_child(&one.metadata, &observed.owner.uid));
+        let live = anchor::read(own);
         let keys = plan.as_ref().map(|plan| {
             let config_map = |name: &str| {
                 caches::get(&reconciler.caches.config_maps, &plan.owner.namespace, name)

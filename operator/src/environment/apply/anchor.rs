@@ -127,8 +127,8 @@ fn document(
         control,
     };
     if live != Some(&document) {
-        let seconds = u64::try_from(now.as_second()).unwrap_or_default();
-        document.generation = seconds.max(document.generation.saturating_add(1));
+        let milliseconds = u64::try_from(now.as_millisecond()).unwrap_or_default();
+        document.generation = milliseconds.max(document.generation.saturating_add(1));
     }
     document
 }

@@ -75,6 +75,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "literals are made where they are passed")]
     fn policy_of(spec: Value) -> NetworkPolicy {
         serde_json::from_value(json!({"metadata": {"labels": {"a": "b"}}, "spec": spec})).unwrap()
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cuddy_crds::labels;
 use cuddy_crds::v1alpha1::Egress;
-use cuddy_protocol::places::{PORT_CANARY_ALLOWED, PORT_CONTROL, PORT_TLS};
+use cuddy_protocol::places::{PORT_CANARY_ALLOWED, PORT_CANARY_FORBIDDEN, PORT_CONTROL, PORT_TLS};
 use k8s_openapi::api::networking::v1::{
     IPBlock, NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicyPeer,
     NetworkPolicyPort, NetworkPolicySpec,
@@ -71,7 +71,8 @@ fn egress(input: Input<'_>, phase: Phase) -> Vec<NetworkPolicyEgressRule> {
             .into_iter()
             .map(|open| block(open.cidr.to_owned(), open.except))
             .collect())),
-        Egress::Cluster => rules.push(to(pods(input))),
+        Egress::Cluster => rules
+            .push(NetworkPolicyEgressRule { to: Some(pods(input)), ports: Some(all_ports_but_the_canary()) }),
     }
     if phase == Phase::Closed {
         rules.push(NetworkPolicyEgressRule {
@@ -94,6 +95,15 @@ fn pods(input: Input<'_>) -> Vec<NetworkPolicyPeer> {
         }];
     }
     known.into_iter().map(|(cidr, except)| block(cidr, except)).collect()
+}
+
+/// The operator is a pod too, and its forbidden canary listener has to stay forbidden: otherwise no gate would ever open.
+fn all_ports_but_the_canary() -> Vec<NetworkPolicyPort> {
+    vec![
+        ports("TCP", 1, PORT_CANARY_FORBIDDEN - 1),
+        ports("TCP", PORT_CANARY_FORBIDDEN + 1, u16::MAX),
+        ports("UDP", 1, u16::MAX),
+    ]
 }
 
 fn dns(input: Input<'_>) -> NetworkPolicyEgressRule {
@@ -139,6 +149,10 @@ fn port(protocol: &str, port: u16) -> NetworkPolicyPort {
         port: Some(IntOrString::Int(i32::from(port))),
         end_port: None,
     }
+}
+
+fn ports(protocol: &str, first: u16, last: u16) -> NetworkPolicyPort {
+    NetworkPolicyPort { end_port: Some(i32::from(last)), ..port(protocol, first) }
 }
 
 fn selector(labels: impl IntoIterator<Item = (String, String)>) -> LabelSelector {

@@ -28,7 +28,7 @@ fn facts() -> Facts {
         pod_refused: false,
         replace_in: None,
         report: Report::Due,
-        next_report_in: Duration::from_secs(60),
+        next_report_in: Duration::from_mins(1),
         generation: Some(7),
         push_failed: false,
         proof: None,
@@ -67,6 +67,7 @@ fn idle() -> ActivityReport {
     report(ActivityState::Idle, Gate::Open, Some(0))
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the field of the facts is an option")]
 fn stop(reason: StopReason, by: &str) -> Option<StopRecord> {
     Some(StopRecord { at: Time("2026-01-01T00:00:00Z".parse().unwrap()), reason, by: by.to_owned() })
 }
@@ -83,6 +84,7 @@ fn serving(report: Report) -> Facts {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the field of the facts is an option")]
 fn blocker() -> Option<Blocker> {
     Some(Blocker::new("Invalid", "spec.image: no image"))
 }
@@ -283,10 +285,10 @@ fn what_is_not_idle_long_enough_is_not_stopped() {
         ("only told", idle(), false),
     ] {
         let facts = Facts { stops_when_idle: stops, ..serving(Report::Fresh(report)) };
-        assert_eq!(next(&facts), Step::Stay(Wait::For(Duration::from_secs(60))), "{name}");
+        assert_eq!(next(&facts), Step::Stay(Wait::For(Duration::from_mins(1))), "{name}");
     }
     let old = serving(Report::NotDue(idle()));
-    assert_eq!(next(&old), Step::Stay(Wait::For(Duration::from_secs(60))), "an old report");
+    assert_eq!(next(&old), Step::Stay(Wait::For(Duration::from_mins(1))), "an old report");
 }
 
 #[test]
@@ -298,7 +300,7 @@ fn what_hostile_code_makes_up_is_bounded() {
     let told = Step::Quiesce { if_idle_since: None };
     table(vec![
         ("the bound", serving(Report::Fresh(over.clone())), record.clone()),
-        ("grace first", serving(Report::Fresh(warned)), Step::Stay(Wait::For(Duration::from_secs(60)))),
+        ("grace first", serving(Report::Fresh(warned)), Step::Stay(Wait::For(Duration::from_mins(1)))),
         ("asked again", recorded(Report::Due), Step::FetchReport),
         ("still", recorded(Report::Fresh(over)), told.clone()),
         ("somebody called with a bearer", recorded(Report::Fresh(idle())), Step::ForgetStop),
@@ -415,7 +417,7 @@ fn a_running_environment_outlives_a_spec_that_became_impossible() {
         (
             "served on",
             base(Report::Fresh(report(ActivityState::Busy, Gate::Open, None))),
-            Step::Stay(Wait::For(Duration::from_secs(60))),
+            Step::Stay(Wait::For(Duration::from_mins(1))),
         ),
         ("and stopped", base(Report::Fresh(idle())), Step::Quiesce { if_idle_since: Some("since".into()) }),
     ]);

@@ -14,6 +14,7 @@ fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "literals are made where they are passed")]
 fn environment(status: Value) -> Environment {
     serde_json::from_value(json!({
         "apiVersion": "cuddy.dev/v1alpha1", "kind": "Environment",
@@ -41,7 +42,7 @@ fn facts(pod: PodState) -> Facts {
         pod_refused: false,
         replace_in: None,
         report: Report::Due,
-        next_report_in: Duration::from_secs(60),
+        next_report_in: Duration::from_mins(1),
         generation: Some(7),
         push_failed: false,
         proof: None,
@@ -144,7 +145,7 @@ fn ready_names_what_stands_in_the_way() {
         keys: blocker(reasons::KEY_SOURCE_MISSING),
         ..applied(Facts { keys_block: true, ..base() })
     };
-    for (applied, expected, reason) in [
+    for (applied, expected, reason) in vec![
         (applied(facts(pending(None))), "False", reasons::STARTING),
         (applied(Facts { invalid: blocker(reasons::INVALID), ..base() }), "False", reasons::INVALID),
         (keys, "False", reasons::KEY_SOURCE_MISSING),
