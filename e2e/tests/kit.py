@@ -77,11 +77,11 @@ def await_ready(namespace, name, seconds=60):
     return await_condition(namespace, name, "Ready", seconds=seconds)
 
 
-def call(user, namespace, name, tool, check=True, **arguments):
-    """Calls a tool through `cuddy mcp call` and returns its structured result."""
-    done = cuddy("mcp", "call", "--namespace", namespace, "--environment", name, "--tool", tool, "--args",
+def call(user, namespace, environment, tool, /, check=True, **arguments):
+    """Calls a tool through `cuddy mcp call` and returns its structured result; with check=False the finished process."""
+    done = cuddy("mcp", "call", "--namespace", namespace, "--environment", environment, "--tool", tool, "--args",
                  json.dumps(arguments), "--output", "json", env=user, timeout=120, check=check)
-    return json.loads(done.stdout) if check else done
+    return json.loads(done.stdout)["structured"] if check else done
 
 
 def dump(namespace):

@@ -1,7 +1,6 @@
 """The chart: lint, upgrade and uninstall with environments running."""
 
 import os
-import subprocess
 
 from kit import apply, await_ready, await_that, call, environment, kubectl, kubectl_json, run
 
@@ -28,16 +27,18 @@ def test_an_upgrade_restarts_no_environment(user, namespace):
     assert next(c for c in status["conditions"] if c["type"] == "Ready")["status"] == "True"
 
 
-def test_uninstalling_the_operator_leaves_environments_and_their_users_alone(user, namespace):
+def test_uninstalling_the_operator_leaves_environments_and_their_users_alone(user, namespace, tmp_path):
     apply(namespace, "cabin")
     await_ready(namespace, "cabin")
     pod = environment(namespace, "cabin")["status"]["podUID"]
+    values = tmp_path / "values.yaml"
+    values.write_text(run("helm", "get", "values", "cuddy", "--namespace", "cuddy-system", "-o", "yaml").stdout)
     try:
         run("helm", "uninstall", "cuddy", "--namespace", "cuddy-system", "--wait", timeout=120)
         assert call(user, namespace, "cabin", "version")["build"]
     finally:
-        # `run` of the cluster has set the paths; the installer finds the cluster by itself.
-        subprocess.run([os.path.join(HERE, "..", "install")], check=True, capture_output=True, timeout=300)
+        run("helm", "install", "cuddy", os.path.join(CHARTS, "cuddy"), "--namespace", "cuddy-system", "-f", str(values), "--wait",
+            timeout=180)
     await_ready(namespace, "cabin")
     assert environment(namespace, "cabin")["status"]["podUID"] == pod
 

@@ -1,6 +1,7 @@
 """The official Python client through `cuddy mcp proxy`, as an editor would start it."""
 
 import asyncio
+import json
 import os
 import signal
 
@@ -119,9 +120,7 @@ def finished(user, namespace):
     done = call(user, namespace, "cabin", "exec_job_status", id="count", check=False)
     if done.returncode != 0:
         return None
-    import json
-    structured = json.loads(done.stdout)
-    job = structured.get("structured", structured)["job"]
+    job = json.loads(done.stdout)["structured"]["job"]
     return job if job["state"] != "running" else None
 
 

@@ -26,7 +26,7 @@ def keys(text):
     ("a text that is no PEM", "cabin", keys("hello"), "Ed25519"),
     ("an RSA key", "cabin", keys(pem(rsa.generate_private_key(65537, 2048))), "Ed25519"),
     ("a private key", "cabin", keys(ed25519.Ed25519PrivateKey.generate().private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()).decode()), "Ed25519"),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()).decode()), "private key"),
     ("a name of 53 characters", "x" * 53, None, "52"),
     ("a timeout of 9 seconds", "cabin", {"idle": {"timeoutSeconds": 9}}, "timeoutSeconds"),
     ("a mode that is none", "cabin", {"mode": "Sleeping"}, "mode"),
@@ -50,7 +50,7 @@ def test_a_workspace_does_not_shrink(user, namespace):
 def test_an_unknown_class_is_named_with_the_way_on(user, namespace):
     apply(namespace, "cabin", {"classRef": {"name": "nowhere"}})
     got = await_condition(namespace, "cabin", "Ready", status="False", reason="Invalid", seconds=20)
-    assert "nowhere" in got["message"] and "cuddy class init" in got["message"]
+    assert "nowhere" in got["message"] and "kubectl get environmentclasses" in got["message"]
 
 
 def config_map(namespace, name, value, label=True):
