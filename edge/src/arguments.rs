@@ -42,6 +42,8 @@ impl Arguments {
                 own.insert((*canonical).to_owned(), value);
             }
         }
+        // Clients of several SDKs send null for what their caller left out.
+        own.retain(|_, value| !value.is_null());
         let tenant = asserted(&mut own, "tenant")?;
         let environment = asserted(&mut own, "environment")?;
         self.schema.check_object(&own).map_err(|m| CommandError::invalid(&m.path, m.expected))?;
@@ -108,6 +110,14 @@ mod tests {
         let error = arguments().check(json!({ "command": ["ls"], "argv": ["ls"] })).err().unwrap();
         assert_eq!(error.error_code, ErrorCode::InvalidParams);
         assert!(error.message.starts_with("$.command: "), "{}", error.message);
+    }
+
+    #[test]
+    fn null_is_what_was_left_out() {
+        let checked = arguments().check(json!({ "argv": ["ls"], "cwd": null })).unwrap();
+        assert_eq!(checked.own, json!({ "argv": ["ls"] }));
+        let error = arguments().check(json!({ "argv": null })).err().unwrap();
+        assert_eq!(error.details["path"], "$.argv");
     }
 
     #[test]
