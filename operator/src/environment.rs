@@ -90,11 +90,18 @@ async fn visit(
     environment: Arc<Environment>,
     memory: &mut Remembered,
 ) -> Result<Wait, ReconcileError> {
+    if memory.namespace_terminating {
+        return Ok(Wait::ForChange);
+    }
     let observed = dereference::dereference(reconciler, environment, memory).await?;
     let spec = &observed.environment.spec;
     let plan = validate::validate(&observed.owner, spec, observed.class.as_ref(), &reconciler.context.config);
     let mut visit = Visit::new(reconciler, memory, observed, plan);
     let wait = drive::drive(&mut visit).await?;
+    if visit.blocked.namespace_terminating {
+        visit.memory.namespace_terminating = true;
+        return Ok(Wait::ForChange);
+    }
     if visit.facts.pod.is_ready() {
         visit.memory.pod_serves();
     }

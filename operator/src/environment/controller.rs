@@ -8,7 +8,7 @@ use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Container, PersistentVolumeClaim, Pod, PodSpec, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::core::DeserializeGuard;
-use kube::runtime::controller::{Config, Controller};
+use kube::runtime::controller::{self, Config, Controller};
 use kube::runtime::predicates;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::{self, watcher};
@@ -77,8 +77,13 @@ pub async fn controller(context: Arc<Context>, shutdown: CancellationToken) {
         .graceful_shutdown_on(shutdown.cancelled_owned())
         .run(reconcile, error_policy, reconciler)
         .for_each(|outcome| async move {
-            if let Err(error) = outcome {
-                tracing::warn!(error = &error as &dyn std::error::Error, "reconcile failed");
+            match outcome {
+                Ok(_) => {}
+                // Deleted between the event and its turn.
+                Err(controller::Error::ObjectNotFound(object)) => tracing::debug!(%object, "gone already"),
+                Err(error) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "reconcile failed");
+                }
             }
         })
         .await;
@@ -222,5 +227,75 @@ fn concerned_by_class(
         environments_within(&store, None, |environment| {
             environment.spec.class_ref.as_ref().is_none_or(|reference| reference.name == name)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::watcher::Event;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn environments(all: &[(&str, &str, Value)]) -> Store<Guarded> {
+        let (store, mut writer) = reflector::store();
+        writer.apply_watcher_event(&Event::Init);
+        for (namespace, name, spec) in all {
+            let object = json!({"apiVersion": "cuddy.dev/v1alpha1", "kind": "Environment",
+                "metadata": {"name": name, "namespace": namespace}, "spec": spec});
+            writer.apply_watcher_event(&Event::InitApply(serde_json::from_value(object).unwrap()));
+        }
+        writer.apply_watcher_event(&Event::InitDone);
+        store
+    }
+
+    fn names(mut found: Vec<ObjectRef<Guarded>>) -> Vec<String> {
+        found.sort_by_key(|one| one.name.clone());
+        found.into_iter().map(|one| format!("{}/{}", one.namespace.unwrap(), one.name)).collect()
+    }
+
+    #[test]
+    fn a_change_concerns_those_that_it_can_matter_to() {
+        let by_map = json!({"auth": {"keys": [{"name": "k", "configMapRef": {"name": "keys", "key": "k"}}]}});
+        let store = environments(&[
+            ("a", "one", json!({})),
+            ("a", "two", by_map.clone()),
+            ("b", "three", by_map),
+            ("b", "four", json!({"classRef": {"name": "small"}})),
+        ]);
+        let map: ConfigMap =
+            serde_json::from_value(json!({"metadata": {"name": "keys", "namespace": "a"}})).unwrap();
+        assert_eq!(names(concerned_by_keys(store.clone())(map)), ["a/two"]);
+
+        let class = |name: &str| -> DeserializeGuard<EnvironmentClass> {
+            serde_json::from_value(json!({"apiVersion": "cuddy.dev/v1alpha1", "kind": "EnvironmentClass",
+                "metadata": {"name": name}, "spec": {}}))
+            .unwrap()
+        };
+        let concerned = concerned_by_class(store.clone());
+        assert_eq!(names(concerned(class("small"))), ["b/four", "a/one", "b/three", "a/two"]);
+        assert_eq!(names(concerned(class("large"))), ["a/one", "b/three", "a/two"]);
+
+        let policy = |owners: Value| -> NetworkPolicy {
+            serde_json::from_value(
+                json!({"metadata": {"name": "p", "namespace": "a", "ownerReferences": owners}}),
+            )
+            .unwrap()
+        };
+        let concerned = concerned_by_policy(store);
+        assert_eq!(names(concerned(policy(json!([])))), ["a/one", "a/two"]);
+        let owned = json!([{"apiVersion": "cuddy.dev/v1alpha1", "kind": "Environment", "name": "one", "uid": "u",
+            "controller": true}]);
+        assert_eq!(names(concerned(policy(owned))), ["a/one"]);
+    }
+
+    #[test]
+    fn of_a_pod_little_is_kept() {
+        let mut pod: Pod = serde_json::from_value(json!({"spec": {"nodeName": "n", "containers": [
+            {"name": "runtime", "image": "debian", "env": [{"name": "A", "value": "x"}]}]}}))
+        .unwrap();
+        trim_pod(&mut pod);
+        let expected = json!({"nodeName": "n", "containers": [{"name": "runtime", "image": "debian"}]});
+        assert_eq!(serde_json::to_value(pod.spec).unwrap(), expected);
     }
 }

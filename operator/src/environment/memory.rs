@@ -51,6 +51,8 @@ pub struct Remembered {
     pub failures: u32,
     /// When the next pod may be made.
     pub replace_at: Option<Instant>,
+    /// Whether the namespace is going away: everything in it goes, this Environment too.
+    pub namespace_terminating: bool,
     /// When the status was last written.
     pub status_written: Option<Instant>,
 }

@@ -167,7 +167,12 @@ fn problem(status: &PodStatus) -> Option<Problem> {
 
 fn unschedulable(status: &PodStatus) -> Option<Problem> {
     let scheduled = condition(status, "PodScheduled")?;
-    (scheduled.status == "False").then(|| Problem {
+    // Where volumes are made before anybody uses them, every pod is unschedulable for its first moments.
+    let waits_for_volume = scheduled
+        .message
+        .as_deref()
+        .is_some_and(|words| words.contains("unbound immediate PersistentVolumeClaims"));
+    (scheduled.status == "False" && !waits_for_volume).then(|| Problem {
         reason: reasons::UNSCHEDULABLE,
         message: scheduled.message.clone().unwrap_or_else(|| "no node takes the pod".to_owned()),
     })
@@ -307,6 +312,9 @@ mod tests {
             assert_eq!(problem.reason, reason);
             assert!(problem.message.contains(words), "{problem:?}");
         }
+        let volume = json!({"conditions": [{"type": "PodScheduled", "status": "False",
+            "message": "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."}]});
+        assert_eq!(with_status(volume).problem(), None);
         let creating = json!({"containerStatuses": [waiting("runtime", "ContainerCreating", "")]});
         assert_eq!(with_status(creating).problem(), None);
     }

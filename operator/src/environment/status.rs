@@ -29,7 +29,7 @@ use super::visit::{Blocked, Visit, id};
 use crate::config::FIELD_MANAGER;
 
 /// While an environment comes up without trouble, what changes on the way is told this often at most.
-const WHILE_STARTING: Duration = Duration::from_secs(5);
+const WHILE_STARTING: Duration = Duration::from_secs(30);
 
 /// The outcome of a visit. The status is made from this and from nothing else.
 pub(super) struct Applied {
@@ -175,9 +175,6 @@ enum Worth {
 
 /// Tells the status, and events on what changed. Returns after how long there is more to tell, if so.
 pub(super) async fn write(visit: &mut Visit<'_>) -> Result<Option<Duration>, ReconcileError> {
-    if visit.blocked.namespace_terminating {
-        return Ok(None);
-    }
     let applied = Applied::of(visit);
     let environment = visit.observed.environment.clone();
     let before = environment.status.clone().unwrap_or_default();

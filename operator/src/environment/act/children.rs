@@ -23,9 +23,13 @@ impl Visit<'_> {
     pub(in crate::environment) async fn ensure(&mut self, policy: Policy) -> Result<(), ReconcileError> {
         if self.facts.children == Children::Unknown {
             self.ensure_anchor().await?;
-            self.ensure_policy(policy).await?;
-            self.ensure_claim().await?;
-            self.ensure_service().await?;
+            if !self.blocked.namespace_terminating {
+                self.ensure_policy(policy).await?;
+            }
+            if !self.blocked.namespace_terminating {
+                self.ensure_claim().await?;
+                self.ensure_service().await?;
+            }
         } else {
             self.ensure_policy(policy).await?;
         }

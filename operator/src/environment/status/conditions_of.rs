@@ -59,7 +59,8 @@ fn ready(applied: &Applied) -> Verdict {
                 let message = format!("{}: {}", blocker.reason, blocker.message);
                 verdict(type_, true, reasons::DEGRADED, message)
             }
-            None => verdict(type_, true, reasons::RUNNING, remark),
+            None if remark.is_empty() => verdict(type_, true, reasons::RUNNING, "it answers its clients"),
+            None => verdict(type_, true, reasons::RUNNING, format!("it answers its clients; {remark}")),
         };
     }
     match hindrance(applied) {
@@ -107,6 +108,7 @@ fn starting(applied: &Applied) -> &'static str {
         PodState::Absent => "the pod is about to be made",
         PodState::Terminating { .. } => "the old pod has to end first",
         PodState::Ended { .. } => "the pod failed and is made anew",
+        PodState::Pending { .. } if !is_bound(applied) => "the pod waits for its volume",
         PodState::Pending { .. } => "the pod comes up",
         PodState::Started(_) if applied.facts.gate_is_open => "the user's container comes up",
         PodState::Started(_) => "the sidecar runs, its gate is still closed",
@@ -195,6 +197,10 @@ fn leak(applied: &Applied, proof: Proof) -> Blocker {
     }
 }
 
+fn is_bound(applied: &Applied) -> bool {
+    applied.claim.as_ref().and_then(|claim| claim.status.as_ref()?.phase.as_deref()) == Some("Bound")
+}
+
 fn bound(applied: &Applied) -> Verdict {
     let type_ = types::WORKSPACE_BOUND;
     if let Some(problem) = &applied.blocked.workspace {
@@ -256,15 +262,17 @@ fn suspended(before: &EnvironmentStatus, applied: &Applied) -> Verdict {
     let type_ = types::SUSPENDED;
     let facts = &applied.facts;
     if applied.is_stopped() {
-        let reason = facts.stop.as_ref().map_or(StopReason::UserStopped, |stop| stop.reason).as_str();
-        let message = if facts.pod.is_alive() {
-            "the pod is about to end"
-        } else if facts.pod == PodState::Absent {
-            "the pod is gone, the workspace is kept"
-        } else {
-            "the pod ends"
+        let reason = facts.stop.as_ref().map_or(StopReason::UserStopped, |stop| stop.reason);
+        let why = match (reason, &facts.stop) {
+            (StopReason::UserStopped, Some(stop)) => format!("asked for by {}", stop.by),
+            (StopReason::UserStopped, None) => format!("asked for by {BY_MODE}"),
+            (StopReason::IdleStopped, _) => "nobody worked".to_owned(),
+            (StopReason::MaxBusy, _) => {
+                "no call or lease of anybody with a key for idle.maxBusySeconds".to_owned()
+            }
         };
-        return verdict(type_, true, reason, message);
+        let pod = if facts.pod == PodState::Absent { "the pod is gone" } else { "the pod ends" };
+        return verdict(type_, true, reason.as_str(), format!("{why}; {pod}, the workspace is kept"));
     }
     if let PodState::Terminating { .. } = facts.pod {
         let message = "it starts as soon as the old pod is gone";

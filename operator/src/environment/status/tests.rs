@@ -260,8 +260,8 @@ async fn only_real_changes_are_written() {
     let (coming, on, serves) = (of(facts(pending(None))), of(facts(up(false))), of(serving()));
     assert_eq!(worth(&serves, &serves, None, start), Worth::Nothing);
     assert_eq!(worth(&EnvironmentStatus::default(), &coming, None, start), Worth::Now, "the first visit");
-    assert_eq!(worth(&coming, &on, Some(start), seconds(2)), Worth::Later(Duration::from_secs(3)));
-    assert_eq!(worth(&coming, &on, Some(start), seconds(5)), Worth::Now);
+    assert_eq!(worth(&coming, &on, Some(start), seconds(2)), Worth::Later(Duration::from_secs(28)));
+    assert_eq!(worth(&coming, &on, Some(start), seconds(30)), Worth::Now);
     assert_eq!(worth(&coming, &on, None, seconds(1)), Worth::Now, "nobody knows when it was last told");
     assert_eq!(worth(&coming, &serves, Some(start), seconds(1)), Worth::Now, "ready");
     let failing = of(facts(pending(Some((reasons::IMAGE_ERROR, "no such image")))));
