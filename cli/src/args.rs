@@ -35,7 +35,6 @@ pub struct Cli {
     #[arg(long, short, action = clap::ArgAction::Count, global = true, display_order = 100)]
     pub verbose: u8,
     #[command(subcommand)]
-    #[allow(missing_docs)]
     pub command: Command,
 }
 
@@ -78,8 +77,8 @@ pub enum Format {
 /// The form of the result.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct OutputArgs {
-    /// The form of the result; errors take it too, on stderr
-    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t, hide_possible_values = false)]
+    /// The form of the result: text or json; errors take it too, on stderr
+    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t, hide_possible_values = true)]
     pub output: Format,
 }
 

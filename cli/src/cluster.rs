@@ -10,21 +10,22 @@ use kube::{Client, Config};
 use crate::env_vars;
 use crate::error::{CliError, Kind};
 
+/// Under which these arguments stand in help texts.
+const HEADING: &str = "Cluster";
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Which cluster and namespace.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Cluster")]
 pub struct ClusterArgs {
     /// The kubeconfig file [default: $KUBECONFIG, else ~/.kube/config]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = HEADING)]
     pub kubeconfig: Option<PathBuf>,
     /// The kubeconfig's context [default: the current one]
-    #[arg(long, value_name = "NAME", env = env_vars::CONTEXT, hide_env = true)]
+    #[arg(long, value_name = "NAME", env = env_vars::CONTEXT, hide_env = true, help_heading = HEADING)]
     pub context: Option<String>,
     /// The namespace [default: the context's]
-    #[arg(long, short, value_name = "NAME", env = env_vars::NAMESPACE, hide_env = true)]
+    #[arg(long, short, value_name = "NAME", env = env_vars::NAMESPACE, hide_env = true, help_heading = HEADING)]
     pub namespace: Option<String>,
 }
 
@@ -101,6 +102,10 @@ impl From<ClusterError> for CliError {
                     };
                     let message = if status.message.is_empty() { &status.reason } else { &status.message };
                     Self::new(kind, format!("cannot {action}: {message}"))
+                }
+                kube::Error::SerdeError(source) => {
+                    Self::failed(format!("cannot {action}: the cluster's answer cannot be read"))
+                        .because(source)
                 }
                 other => Self::unreachable(format!("cannot {action}"))
                     .because(other)

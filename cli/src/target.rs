@@ -35,7 +35,6 @@ pub struct TargetArgs {
     #[arg(long, short, value_name = "NAME", env = env_vars::ENVIRONMENT, hide_env = true)]
     pub environment: Option<String>,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub cluster: ClusterArgs,
 }
 

@@ -71,7 +71,6 @@ pub struct OneArgs {
     #[arg(value_name = "ENV")]
     pub name: Option<String>,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub cluster: ClusterArgs,
 }
 
@@ -94,8 +93,8 @@ pub enum Format {
 /// The form of the result.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct FormatArgs {
-    /// The form of the result
-    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
+    /// The form of the result: text, wide, json, yaml or name
+    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t, hide_possible_values = true)]
     pub output: Format,
 }
 

@@ -49,10 +49,8 @@ impl Verb {
 #[derive(Debug, Clone, Args)]
 pub struct AccessArgs {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub target: TargetArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub key: KeyArgs,
     /// The issuer that the key signs for [default: the Environment's, else the seed's]
     #[arg(long, value_name = "ISS", env = env_vars::ISSUER, hide_env = true)]

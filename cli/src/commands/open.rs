@@ -54,13 +54,10 @@ pub struct OpenArgs {
     #[arg(long, value_name = "ISS", env = env_vars::ISSUER, hide_env = true)]
     pub issuer: Option<String>,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub key: KeyArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub cluster: ClusterArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub output: OutputArgs,
 }
 

@@ -15,7 +15,6 @@ const DATE: Option<&str> = option_env!("CUDDY_DATE");
 #[derive(Debug, Args)]
 pub struct VersionArgs {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub output: OutputArgs,
 }
 

@@ -43,13 +43,10 @@ pub struct InitArgs {
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub key: KeyArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub cluster: ClusterArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub output: OutputArgs,
 }
 
@@ -98,7 +95,8 @@ pub(super) async fn run(context: &Context, args: &InitArgs) -> Result<(), CliErr
     if args.image.is_none() {
         output::note("it names no image, so each Environment must (spec.image, `cuddy env create --image`)");
     }
-    output::line("next: cuddy env create dev")
+    let class = if args.not_default { format!(" --class {}", args.name) } else { String::new() };
+    output::line(&format!("next: cuddy env create dev{class}"))
 }
 
 /// Puts into a class what was asked for, and leaves the rest.

@@ -38,10 +38,8 @@ pub struct ApplyArgs {
     #[arg(long)]
     pub no_key: bool,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub key: KeyArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub cluster: ClusterArgs,
 }
 

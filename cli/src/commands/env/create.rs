@@ -54,13 +54,10 @@ pub struct CreateArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub timeout: u64,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub key: KeyArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub cluster: ClusterArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub output: OutputArgs,
 }
 

@@ -17,7 +17,6 @@ use crate::output;
 #[derive(Debug, Args)]
 pub struct DeleteArgs {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub one: OneArgs,
     /// Do not ask
     #[arg(long, short)]

@@ -15,10 +15,8 @@ use crate::output;
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub one: OneArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub output: OutputArgs,
 }
 

@@ -11,10 +11,8 @@ use crate::error::CliError;
 #[derive(Debug, Args)]
 pub struct GetArgs {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub one: OneArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub output: FormatArgs,
 }
 

@@ -23,10 +23,8 @@ pub struct ListArgs {
     #[arg(long, short = 'l', value_name = "SELECTOR")]
     pub selector: Option<String>,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub cluster: ClusterArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub output: FormatArgs,
 }
 

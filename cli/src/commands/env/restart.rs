@@ -11,7 +11,6 @@ use crate::output;
 #[derive(Debug, Args)]
 pub struct RestartArgs {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub one: OneArgs,
     /// How long the stop and the start may take together, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 420)]

@@ -16,7 +16,6 @@ use crate::output;
 #[derive(Debug, Args)]
 pub struct StartArgs {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub one: OneArgs,
     /// Return at once, and do not wait until it is ready
     #[arg(long)]

@@ -16,7 +16,6 @@ use crate::output;
 #[derive(Debug, Args)]
 pub struct StopArgs {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub one: OneArgs,
     /// Keep it stopped: no call starts it until `cuddy env start` (sets spec.mode)
     #[arg(long)]

@@ -13,7 +13,6 @@ use crate::output;
 #[derive(Debug, Args)]
 pub struct WaitArgs {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub one: OneArgs,
     /// A condition, with =False or =Unknown for another status than True; or `stopped`, or `delete`
     #[arg(long = "for", value_name = "CONDITION", default_value = types::READY, value_parser = goal)]

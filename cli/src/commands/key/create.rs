@@ -14,10 +14,8 @@ pub struct CreateArgs {
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub key: KeyArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub output: OutputArgs,
 }
 

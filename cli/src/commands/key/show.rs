@@ -11,10 +11,8 @@ use crate::error::CliError;
 #[derive(Debug, Args)]
 pub struct ShowArgs {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub key: KeyArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub output: OutputArgs,
 }
 

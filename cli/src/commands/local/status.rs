@@ -13,7 +13,6 @@ use crate::output;
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub output: OutputArgs,
 }
 

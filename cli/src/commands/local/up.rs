@@ -45,7 +45,6 @@ pub struct UpArgs {
     #[arg(long, short)]
     pub detach: bool,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub key: KeyArgs,
 }
 

@@ -37,10 +37,8 @@ pub struct CallArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub wake_timeout: u64,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub access: AccessArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub output: OutputArgs,
 }
 

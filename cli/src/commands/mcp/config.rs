@@ -46,10 +46,8 @@ pub struct ConfigArgs {
     #[arg(long, value_name = "NAME", value_parser = server_name)]
     pub name: Option<String>,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub target: TargetArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub key: KeyArgs,
 }
 

@@ -20,7 +20,6 @@ pub struct ProxyArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub wake_timeout: u64,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub access: AccessArgs,
 }
 

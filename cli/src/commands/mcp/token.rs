@@ -20,10 +20,8 @@ pub struct TokenArgs {
     #[arg(long = "scope", value_name = "CAPABILITY", value_parser = capability)]
     pub scopes: Vec<String>,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub access: AccessArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub output: OutputArgs,
 }
 

@@ -18,10 +18,8 @@ const MAX_PAGES: usize = 100;
 #[derive(Debug, Args)]
 pub struct ToolsArgs {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub access: AccessArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub output: OutputArgs,
 }
 
