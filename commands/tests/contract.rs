@@ -1,4 +1,5 @@
 //! The table beside the contract of the seed (`contract/erun.json`): names, parameters, bounds, results.
+#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is the report")]
 
 use cuddy_commands::{Declaration, Effect, TABLE, find};
 use serde_json::Value;
