@@ -22,6 +22,7 @@ def prepare(api):
     """Makes a key, the default class and an empty namespace; returns the user's environment variables."""
     user = {"XDG_CONFIG_HOME": tempfile.mkdtemp(prefix="cuddy-bench-")}
     cuddy(user, "key", "create")
+    subprocess.run(["kubectl", "delete", "environmentclass", "default", "--ignore-not-found"], check=True, capture_output=True)
     cuddy(user, "class", "init", "--force", "--image", IMAGE, "--image-pull-policy", "IfNotPresent")
     subprocess.run(["kubectl", "delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=300s"], check=True, capture_output=True)
     api.post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}})

@@ -8,7 +8,9 @@ use serde_json::Value;
 
 fn each(check: impl Fn(&Declaration)) {
     assert!(!TABLE.is_empty());
-    TABLE.iter().for_each(|d| check(d));
+    for declaration in TABLE {
+        check(declaration);
+    }
 }
 
 #[test]
@@ -17,7 +19,9 @@ fn names_routes_and_paths_are_unique() {
     each(|d| assert!(!d.summary.is_empty() && d.summary.ends_with('.'), "{}", d.name));
     for d in TABLE {
         assert!(names.insert(d.name), "{}", d.name);
-        d.retired_names.iter().for_each(|n| assert!(names.insert(n), "{n}"));
+        for name in d.retired_names {
+            assert!(names.insert(name), "{name}");
+        }
         assert!(routes.insert((d.route.path, d.route.method == Method::Get)), "{}", d.name);
         assert!(d.route.path.starts_with('/'), "{}", d.name);
         assert!((1..=3).contains(&d.path.len()) && paths.insert(d.path), "{}", d.name);
