@@ -42,8 +42,9 @@ lint: setup ## Formatting, clippy, scripts, generated files
 
 test: test-unit test-e2e ## Every test, those against the real cluster included
 
-test-unit: setup ## Tests that need no cluster
+test-unit: setup build ## Tests that need no cluster: the code's own, and a local environment from outside
 	cargo test --workspace
+	$(VENV)/bin/pytest -q e2e/local
 
 test-e2e: images install ## Tests against the real cluster
 	e2e/on-cluster $(VENV)/bin/pytest -q e2e/tests
