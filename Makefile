@@ -37,7 +37,7 @@ fmt: ## Formats the code
 lint: setup ## Formatting, clippy, scripts, generated files
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	git ls-files | xargs grep -lE '^#!/usr/bin/env bash' | xargs shellcheck
+	git ls-files | xargs grep -lE '^#!/usr/bin/env bash' | xargs shellcheck -x -P SCRIPTDIR -P e2e/cluster
 	$(MAKE) --no-print-directory check-generated
 
 test: test-unit test-e2e ## Every test, those against the real cluster included
