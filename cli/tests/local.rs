@@ -115,6 +115,33 @@ fn a_cancel_through_the_proxy_ends_the_process() {
     until("its end", || (!std::path::Path::new(&second).exists()).then_some(()));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn what_a_killed_supervisor_leaves_is_tidied_away() {
+    let local = Local::up_in(Home::with_long_paths());
+    let home = &local.home;
+    home.ok(&["mcp", "call", "--tool", "version"]);
+    let record = home.config().join("local/dev/run.json");
+    let run: Value = serde_json::from_str(&std::fs::read_to_string(record).unwrap()).unwrap();
+    let pid = |name: &str| run[name]["pid"].as_u64().unwrap().to_string();
+    let sockets = std::path::PathBuf::from(run["sockets"].as_str().unwrap());
+    assert!(sockets.exists() && !sockets.starts_with(home.config()), "elsewhere, where paths are short");
+    let killed = std::process::Command::new("kill").args(["-KILL", &pid("supervisor")]).status().unwrap();
+    assert!(killed.success());
+    // Nobody may collect what the supervisor left: a zombie is dead.
+    let lives = |name: &str| {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid(name))).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
+    };
+    until("the supervisor's end", || (!lives("supervisor")).then_some(()));
+    let said = home.fails(3, &["local", "up", "--workspace", "work", "--detach"]);
+    assert!(said.contains("runs already"), "{said}");
+    home.ok(&["local", "down"]);
+    assert!(!lives("sidecar") && !lives("host"), "both are gone");
+    assert!(!sockets.exists(), "{} is gone", sockets.display());
+    home.ok(&["local", "up", "--workspace", "work", "--detach"]);
+}
+
 #[cfg(unix)]
 #[test]
 fn in_the_foreground_a_signal_ends_it_in_order() {

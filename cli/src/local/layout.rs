@@ -7,6 +7,7 @@ use cuddy_protocol::{EnvironmentName, places};
 use crate::config_dir::ConfigDir;
 use crate::error::CliError;
 use crate::files;
+use crate::local::record::Record;
 
 /// The longest path of a socket: `sun_path` has 108 bytes on Linux and 104 on macOS, the final zero included.
 const MAX_SOCKET_PATH: usize = 103;
@@ -29,10 +30,15 @@ impl Layout {
         let sockets = if longest.as_os_str().len() <= MAX_SOCKET_PATH {
             sockets
         } else {
-            // Not guessable, since others may write to the folder above; found again through the record.
+            // Not guessable, since others may write to the folder above; the record says where it was.
             std::env::temp_dir().join(format!("cuddy-{}", uuid::Uuid::new_v4().simple()))
         };
         Self { root, sockets }
+    }
+
+    /// Returns the layout of a run that was recorded.
+    pub(crate) fn of_run(dir: &ConfigDir, record: &Record) -> Self {
+        Self { sockets: record.sockets.clone(), ..Self::new(dir, &record.name) }
     }
 
     /// Makes the folders, readable by their owner alone.
@@ -74,6 +80,11 @@ impl Layout {
     /// Returns the folder of the sidecar's state of one run.
     pub(crate) fn pod_state(&self) -> PathBuf {
         self.root.join("pod")
+    }
+
+    /// Returns the folder of all sockets.
+    pub(crate) fn sockets(&self) -> &Path {
+        &self.sockets
     }
 
     /// Returns the folder of the host's socket.

@@ -25,6 +25,8 @@ pub(crate) struct Record {
     pub(crate) workspace: PathBuf,
     /// The port on 127.0.0.1.
     pub(crate) port: u16,
+    /// Where its sockets are.
+    pub(crate) sockets: PathBuf,
     /// When it was started, RFC 3339.
     pub(crate) started_at: String,
     /// The process that watches the others.

@@ -17,11 +17,17 @@ pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
 /// A user's folder that nobody else uses, without a cluster.
 pub(crate) struct Home {
     dir: tempfile::TempDir,
+    config: String,
 }
 
 impl Home {
     pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap() }
+        Self { dir: tempfile::tempdir().unwrap(), config: "config".to_owned() }
+    }
+
+    /// A home whose paths are too long for sockets.
+    pub(crate) fn with_long_paths() -> Self {
+        Self { config: "x".repeat(120), ..Self::new() }
     }
 
     /// A home with a key in it.
@@ -37,7 +43,7 @@ impl Home {
 
     /// The folder of keys and state.
     pub(crate) fn config(&self) -> PathBuf {
-        self.path("config/erun")
+        self.path(&self.config).join("erun")
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
@@ -54,7 +60,7 @@ impl Home {
         command
             .args(args)
             .current_dir(self.dir.path())
-            .env("XDG_CONFIG_HOME", self.path("config"))
+            .env("XDG_CONFIG_HOME", self.path(&self.config))
             .env("HOME", self.dir.path())
             .env("KUBECONFIG", self.path("no-kubeconfig"))
             .env_remove("CODEX_HOME")
@@ -134,7 +140,10 @@ pub(crate) struct Local {
 
 impl Local {
     pub(crate) fn up() -> Self {
-        let home = Home::with_key();
+        Self::up_in(Home::with_key())
+    }
+
+    pub(crate) fn up_in(home: Home) -> Self {
         let workspace = home.path("work");
         std::fs::create_dir(&workspace).unwrap();
         programs();

@@ -35,7 +35,7 @@ pub(super) async fn run(context: &Context, args: &DownArgs) -> Result<(), CliErr
             record.supervisor.pid, record.sidecar.pid, record.host.pid
         )));
     }
-    let layout = Layout::new(&context.dir, &record.name);
+    let layout = Layout::of_run(&context.dir, &record);
     layout.clean();
     state::remove(&context.dir, &target::scope(LOCAL_TENANT, record.name.as_str())?, record.sidecar.pid);
     let _ = std::fs::remove_file(layout.record());

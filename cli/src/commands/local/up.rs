@@ -57,8 +57,11 @@ pub(super) async fn run(context: &Context, args: &UpArgs) -> Result<(), CliError
     }
     let scope = target::scope(LOCAL_TENANT, args.name.as_str())?;
     let layout = Layout::new(&context.dir, &args.name);
-    if let Some(record) = record::read(&layout).filter(Record::is_left) {
-        return Err(already(&record));
+    match record::read(&layout) {
+        Some(record) if record.is_left() => return Err(already(&record)),
+        // Nothing of that run is left but what it could not tidy away.
+        Some(record) => Layout::of_run(&context.dir, &record).clean(),
+        None => {}
     }
     if args.detach && !detach::is_background() {
         return in_background(context, args, &workspace, &scope, &layout).await;
@@ -179,6 +182,7 @@ fn record(args: &UpArgs, run: &Run, port: u16, children: &Children) -> Result<()
         name: args.name.clone(),
         workspace: run.workspace.clone(),
         port,
+        sockets: run.layout.sockets().to_owned(),
         started_at: Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string(),
         supervisor,
         sidecar: children.sidecar(),
