@@ -1,6 +1,7 @@
 """The chart: lint, upgrade and uninstall with environments running."""
 
 import os
+import uuid
 
 from kit import apply, await_ready, await_that, call, environment, kubectl, kubectl_json, run
 
@@ -18,7 +19,7 @@ def test_an_upgrade_restarts_no_environment(user, namespace):
     pod = environment(namespace, "cabin")["status"]["podUID"]
     operator = operator_pods()
     run("helm", "upgrade", "cuddy", os.path.join(CHARTS, "cuddy"), "--namespace", "cuddy-system", "--reuse-values",
-        "--set", "log=info\\,cuddy_operator=debug", timeout=120)
+        "--set", f"log=info\\,{uuid.uuid4().hex[:8]}=info", timeout=120)
     kubectl("-n", "cuddy-system", "rollout", "status", "deployment/cuddy-operator", "--timeout=120s", timeout=150)
     await_that("another operator", lambda: operator_pods() and not operator_pods() & operator, seconds=60)
     assert call(user, namespace, "cabin", "version")["build"]
