@@ -3,7 +3,9 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
-use ed25519_dalek::pkcs8::{DecodePrivateKey, DecodePublicKey, EncodePrivateKey, EncodePublicKey};
+use ed25519_dalek::pkcs8::{
+    DecodePrivateKey, DecodePublicKey, EncodePrivateKey, EncodePublicKey, KeypairBytes,
+};
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
@@ -37,9 +39,11 @@ pub fn private_from_pem(pem: &SecretString) -> Result<SigningKey, KeyError> {
     SigningKey::from_pkcs8_pem(pem.expose_secret().trim()).map_err(|_| KeyError::Private)
 }
 
-/// Returns a private key as PEM (PKCS#8).
+/// Returns a private key as PEM (PKCS#8 version 1, RFC 8410): the form with the public key attached is version 2, which
+/// OpenSSL 3.0 and the programs built on it do not read.
 pub fn private_to_pem(key: &SigningKey) -> Result<SecretString, KeyError> {
-    let pem = key.to_pkcs8_pem(LineEnding::LF).map_err(|_| KeyError::Encode)?;
+    let alone = KeypairBytes { secret_key: key.to_bytes(), public_key: None };
+    let pem = alone.to_pkcs8_pem(LineEnding::LF).map_err(|_| KeyError::Encode)?;
     Ok(SecretString::from(pem.as_str().to_owned()))
 }
 
@@ -83,6 +87,30 @@ mod tests {
         assert_eq!(again.verifying_key(), key.verifying_key());
         let public = public_to_pem(&key.verifying_key()).unwrap();
         assert_eq!(public_from_pem(&public).unwrap(), key.verifying_key());
+    }
+
+    /// RFC 8410, section 10.3: the same key without its public half, and with it.
+    #[test]
+    fn private_keys_are_written_as_version_1_and_read_as_either() {
+        const ALONE: &str = "-----BEGIN PRIVATE KEY-----
+MC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC
+-----END PRIVATE KEY-----
+";
+        const WITH_PUBLIC: &str = "-----BEGIN PRIVATE KEY-----
+MHICAQEwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC
+oB8wHQYKKoZIhvcNAQkJFDEPDA1DdXJkbGUgQ2hhaXJzgSEAGb9ECWmEzf6FQbrB
+Z9w7lshQhqowtrbLDFw4rXAxZuE=
+-----END PRIVATE KEY-----
+";
+        let key = private_from_pem(&SecretString::from(ALONE.to_owned())).unwrap();
+        assert_eq!(private_to_pem(&key).unwrap().expose_secret(), ALONE);
+        // As this program wrote it once: version 2, without attributes.
+        let once = key.to_pkcs8_pem(LineEnding::LF).unwrap();
+        assert_ne!(once.as_str(), ALONE);
+        for pem in [once.as_str(), WITH_PUBLIC] {
+            let read = private_from_pem(&SecretString::from(pem.to_owned())).unwrap();
+            assert_eq!(read.to_bytes(), key.to_bytes(), "{pem}");
+        }
     }
 
     #[test]
