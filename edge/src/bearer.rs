@@ -103,8 +103,8 @@ impl std::error::Error for Unauthorized {}
 
 /// Every reason there is, in the order in which they are looked at.
 pub mod reasons {
-    /// No `Authorization` header.
-    pub const MISSING: &str = "no bearer token was given";
+    /// No `Authorization` header, in the words that clients of the door know.
+    pub const MISSING: &str = "a bearer token is required";
     /// Two of them.
     pub const TWO_HEADERS: &str = "more than one Authorization header";
     /// `?access_token=`.

@@ -14,7 +14,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
 use cuddy_protocol::{CommandError, ErrorCode};
-use http::header::{ALLOW, RETRY_AFTER};
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Map, Value, json};
@@ -103,6 +103,11 @@ impl Mcp {
         }
     }
 
+    /// Uses the caller's session, if it names one, without a place in it.
+    fn touch(&self, caller: &Caller) -> Result<(), SessionRefusal> {
+        caller.session.as_ref().map_or(Ok(()), |session| self.sessions.touch(session, caller))
+    }
+
     fn initialize(&self, caller: &Caller, id: &Value, params: &Map<String, Value>) -> Response {
         let asked = params.get("protocolVersion").and_then(Value::as_str);
         let version = asked.filter(|v| VERSIONS.contains(v)).unwrap_or(NEWEST);
@@ -123,9 +128,7 @@ impl Mcp {
     }
 
     fn notification(&self, caller: &Caller, method: &str, params: &Map<String, Value>) -> Response {
-        if let Some(session) = &caller.session
-            && let Err(refusal) = self.sessions.touch(session, caller)
-        {
+        if let Err(refusal) = self.touch(caller) {
             return refused(refusal, &Value::Null);
         }
         if method == "notifications/cancelled"
@@ -144,12 +147,18 @@ impl Mcp {
         method: &str,
         params: Map<String, Value>,
     ) -> Response {
+        // A sign of life costs nothing and is what a client asks for while its calls run: it takes no place.
+        if method == "ping" {
+            return match self.touch(&caller) {
+                Ok(()) => rpc(StatusCode::OK, reply::result(&id, b"{}"), ()),
+                Err(refusal) => refused(refusal, &id),
+            };
+        }
         let permit = match self.permit(&caller) {
             Ok(permit) => permit,
             Err(refusal) => return refused(refusal, &id),
         };
         match method {
-            "ping" => rpc(StatusCode::OK, reply::result(&id, b"{}"), permit),
             "tools/list" => match params.get("cursor") {
                 None | Some(Value::Null) => {
                     let list = self.tools.get(&self.dispatcher, &caller);
@@ -214,6 +223,10 @@ pub(crate) async fn serve(
             return response;
         }
     }
+    if !is_json(request.headers()) {
+        let error = Rpc::new(-32600, "Invalid Request: the header Content-Type must be application/json");
+        return rpc(StatusCode::UNSUPPORTED_MEDIA_TYPE, error.body(&Value::Null), ());
+    }
     let (head, body) = request.into_parts();
     let message = match read(body, &mcp.limits).await {
         Ok(bytes) => message::parse(&bytes),
@@ -251,6 +264,15 @@ fn session_of(headers: &HeaderMap) -> Result<Option<String>, &'static str> {
         (Some(value), None) => Ok(Some(value.to_str().unwrap_or("").to_owned())),
         (Some(_), Some(_)) => Err("more than one Mcp-Session-Id header"),
     }
+}
+
+/// Says whether a body is declared to be JSON, once, whatever its parameters. A page of a browser's can send what is
+/// declared otherwise, or not at all, without asking first.
+fn is_json(headers: &HeaderMap) -> bool {
+    let mut kinds = headers.get_all(CONTENT_TYPE).iter();
+    let (Some(kind), None) = (kinds.next(), kinds.next()) else { return false };
+    let kind = kind.to_str().ok().and_then(|kind| kind.split(';').next());
+    kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
 fn version_is_known(headers: &HeaderMap) -> bool {

@@ -155,6 +155,44 @@ async fn other_methods_are_named() {
 }
 
 #[tokio::test]
+async fn what_is_not_declared_as_json_is_not_read() {
+    let doors = doors();
+    let bearer = format!("Bearer {}", token_of("me", &key(1)));
+    let post = |kinds: &[&str], bearer: Option<&str>| {
+        let mut request = plain("/mcp").method("POST");
+        for kind in kinds {
+            request = request.header("content-type", *kind);
+        }
+        if let Some(bearer) = bearer {
+            request = request.header("authorization", bearer);
+        }
+        request.body(untouchable()).unwrap()
+    };
+    let refused: [&[&str]; 6] = [
+        &[],
+        &["text/plain"],
+        &["application/jsonp"],
+        &["application/x-www-form-urlencoded"],
+        &["text/plain; application/json"],
+        &["application/json", "application/json"],
+    ];
+    for kinds in refused {
+        let answer = ask(&doors, post(kinds, Some(&bearer))).await;
+        assert_eq!(answer.status, StatusCode::UNSUPPORTED_MEDIA_TYPE, "{kinds:?}");
+        assert_eq!(answer.code(), -32600);
+        assert_eq!(ask(&doors, post(kinds, None)).await.status, StatusCode::UNAUTHORIZED, "who comes first");
+    }
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    for kind in
+        ["application/json", "APPLICATION/JSON", "application/json;charset=UTF-8", "application/json ; a=b"]
+    {
+        let request =
+            plain("/mcp").method("POST").header("content-type", kind).header("authorization", &bearer);
+        assert_eq!(ask(&doors, request.body(ping.into()).unwrap()).await.status, StatusCode::OK, "{kind}");
+    }
+}
+
+#[tokio::test]
 async fn bodies_are_bounded() {
     let client = doors().client("me");
     let four = 4 * 1024 * 1024;
@@ -358,7 +396,8 @@ async fn without_bearers_the_caller_is_the_limited_one() {
         gate: std::sync::Arc::new(|| true),
     });
     let ask = async |message: Value| {
-        let request = plain("/mcp").body(Body::from(message.to_string())).unwrap();
+        let request = plain("/mcp").header("content-type", "application/json");
+        let request = request.body(Body::from(message.to_string())).unwrap();
         Answer::read(open.clone().oneshot(request).await.unwrap()).await
     };
     let answer = ask(call(1, "echo", json!({ "text": "hi" }))).await;

@@ -22,6 +22,10 @@ fn ping() -> Value {
     json!({ "jsonrpc": "2.0", "id": 9, "method": "ping" })
 }
 
+fn list() -> Value {
+    json!({ "jsonrpc": "2.0", "id": 9, "method": "tools/list" })
+}
+
 async fn held(
     doors: &Doors,
     client: &Client,
@@ -89,8 +93,9 @@ async fn the_third_request_at_once_waits_outside() {
     assert_eq!((answer.status, answer.header("retry-after")), (StatusCode::TOO_MANY_REQUESTS, Some("1")));
     assert_eq!(answer.json()["id"], 3);
     assert_eq!(answer.json()["error"]["data"]["errorCode"], "BUSY");
-    assert_eq!(client.post(&ping()).await.status, StatusCode::TOO_MANY_REQUESTS);
-    // Notifications never count: a cancel gets through, and makes room.
+    assert_eq!(client.post(&list()).await.status, StatusCode::TOO_MANY_REQUESTS);
+    // Signs of life and notifications never count: a cancel gets through, and makes room.
+    assert_eq!(client.post(&ping()).await.status, StatusCode::OK);
     let answer = client.post(&cancelled(1)).await;
     assert_eq!(answer.status, StatusCode::ACCEPTED);
     let silent = soon(first).await.unwrap();
@@ -99,23 +104,23 @@ async fn the_third_request_at_once_waits_outside() {
         (StatusCode::ACCEPTED, 0),
         "who took it back gets no answer"
     );
-    assert_eq!(client.post(&ping()).await.status, StatusCode::OK);
+    assert_eq!(client.post(&list()).await.status, StatusCode::OK);
     doors.program.held.release.add_permits(1);
     assert_eq!(soon(second).await.unwrap().json()["result"]["structuredContent"]["text"], "released");
     // Another session has its own two.
     let other = doors.client("me").in_session().await;
-    assert_eq!(other.post(&ping()).await.status, StatusCode::OK);
+    assert_eq!(other.post(&list()).await.status, StatusCode::OK);
 }
 
 #[tokio::test]
 async fn a_place_is_held_until_the_answer_has_been_read() {
     let doors = doors_with(Limits { in_flight_per_session: 1, ..Limits::default() }, |_| true);
     let client = doors.client("me").in_session().await;
-    let unread = client.send(client.request("POST", &[], ping().to_string())).await;
+    let unread = client.send(client.request("POST", &[], list().to_string())).await;
     assert_eq!(unread.status(), StatusCode::OK);
-    assert_eq!(client.post(&ping()).await.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(client.post(&list()).await.status, StatusCode::TOO_MANY_REQUESTS);
     drop(unread);
-    assert_eq!(client.post(&ping()).await.status, StatusCode::OK);
+    assert_eq!(client.post(&list()).await.status, StatusCode::OK);
 }
 
 #[tokio::test]
@@ -132,12 +137,19 @@ async fn calls_without_a_session_are_bounded_too() {
     for _ in 0..4 {
         running.push(held(&doors, &you, 1).await);
     }
-    assert_eq!(you.post(&ping()).await.status, StatusCode::TOO_MANY_REQUESTS, "full for everybody");
-    doors.program.held.release.add_permits(20);
+    assert_eq!(you.post(&list()).await.status, StatusCode::TOO_MANY_REQUESTS, "full for everybody");
+    assert_eq!(me.post(&ping()).await.status, StatusCode::OK, "a sign of life takes no place");
+    // A session has places of its own, however many calls of its owner run without one.
+    let session = me.clone().in_session().await;
+    for id in [1, 2] {
+        running.push(held(&doors, &session, id).await);
+    }
+    assert_eq!(session.post(&hold(3)).await.status, StatusCode::TOO_MANY_REQUESTS);
+    doors.program.held.release.add_permits(22);
     for call in running {
         assert_eq!(soon(call).await.unwrap().json()["result"]["isError"], false);
     }
-    assert_eq!(me.post(&ping()).await.status, StatusCode::OK);
+    assert_eq!(me.post(&list()).await.status, StatusCode::OK);
 }
 
 #[tokio::test]

@@ -73,6 +73,7 @@ impl Server {
 fn request(message: &Value) -> Request<Full<Bytes>> {
     Request::post("/mcp")
         .header("host", server_name(UID))
+        .header("content-type", "application/json")
         .header("authorization", format!("Bearer {}", token_of("me", &key(1))))
         .body(Full::from(message.to_string()))
         .unwrap()
@@ -82,7 +83,7 @@ fn request(message: &Value) -> Request<Full<Bytes>> {
 fn wire(message: &Value) -> String {
     let body = message.to_string();
     format!(
-        "POST /mcp HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\n\r\n{body}",
         token_of("me", &key(1)),
         body.len()
     )
@@ -210,7 +211,10 @@ async fn who_is_refused_does_not_stay_and_who_is_known_may() {
     let mut stranger = server.stream().await;
     stranger.write_all(b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n").await.unwrap();
     let refused = rest(&mut stranger).await;
-    assert!(refused.contains("401 Unauthorized") && refused.contains("unauthorized: no bearer"), "{refused}");
+    assert!(
+        refused.contains("401 Unauthorized") && refused.contains("unauthorized: a bearer token is required"),
+        "{refused}"
+    );
     // The stranger's end took longer than any header may; whoever is known is still there.
     known.write_all(wire(&echo()).as_bytes()).await.unwrap();
     assert!(answer(&mut known).await.contains("200 OK"));

@@ -102,16 +102,16 @@ async fn a_silent_call_says_that_it_lives() {
 async fn a_stream_holds_its_place_and_leaving_takes_the_call_back() {
     let doors = doors_with(Limits { in_flight_per_session: 1, ..Limits::default() }, |_| true);
     let client = doors.client("me").in_session().await;
-    let ping = json!({ "jsonrpc": "2.0", "id": 9, "method": "ping" });
+    let list = json!({ "jsonrpc": "2.0", "id": 9, "method": "tools/list" });
     let response = client.send(client.request("POST", &BOTH, with_token(1, "hold", "t").to_string())).await;
     let mut body = response.into_body();
     let reading = tokio::spawn(async move { body.frame().await.is_none() });
     one(&doors.program.held.began).await;
-    assert_eq!(client.post(&ping).await.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(client.post(&list).await.status, StatusCode::TOO_MANY_REQUESTS);
     reading.abort();
     one(&doors.program.held.cancelled).await;
     assert!(soon(reading).await.unwrap_err().is_cancelled());
-    assert_eq!(client.post(&ping).await.status, StatusCode::OK);
+    assert_eq!(client.post(&list).await.status, StatusCode::OK);
 }
 
 #[tokio::test]
