@@ -44,8 +44,7 @@ pub async fn run(
     check::variables(params.env.as_ref())?;
     let seconds = check::timeout(params.timeout_seconds)?;
     if params.wait == Some(false) {
-        check::no_stdin(params.stdin.as_deref())?;
-        return start::run(context, params).await;
+        return start::run(context, params, stdin, cancel).await;
     }
     check::foreground(&params)?;
     let folder = context.home.open(params.cwd.as_deref())?;

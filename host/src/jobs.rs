@@ -8,6 +8,7 @@ pub mod beat;
 pub mod cancel;
 pub mod durable;
 pub mod id;
+pub mod input;
 pub mod output;
 pub mod page;
 pub mod record;

@@ -79,17 +79,6 @@ pub fn timeout(seconds: Option<u64>) -> Result<Duration, CommandError> {
     }
 }
 
-/// Checks that a background call brings no input: its caller is gone when the job reads.
-pub fn no_stdin(stdin: Option<&str>) -> Result<(), CommandError> {
-    if stdin.is_some_and(|text| !text.is_empty()) {
-        return Err(CommandError::invalid(
-            "$.stdin",
-            "nothing with wait=false; write a file and redirect it",
-        ));
-    }
-    Ok(())
-}
-
 /// Checks that a foreground call names no job.
 pub fn foreground(params: &ExecRawParams) -> Result<(), CommandError> {
     for (path, given) in [("$.name", params.name.is_some()), ("$.id", params.id.is_some())] {

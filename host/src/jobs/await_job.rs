@@ -28,7 +28,7 @@ pub async fn run(
     params: ExecJobAwaitParams,
     cancel: &CancellationToken,
 ) -> Result<ExecJobAwaitOutput, CommandError> {
-    let id = JobId::sanitised("$.id", &params.id)?;
+    let id = JobId::given(&params.id)?;
     let timeout_seconds = bound(params.timeout_seconds)?;
     let begin = Instant::now();
     let end = begin + Duration::from_secs(timeout_seconds);

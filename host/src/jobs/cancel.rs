@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// Ends a job: the work and all that it started, never the supervisor, which records the outcome.
 pub fn run(store: &Store, params: &ExecJobCancelParams) -> Result<ExecJobCancelOutput, CommandError> {
-    let id = JobId::sanitised("$.id", &params.id)?;
+    let id = JobId::given(&params.id)?;
     let signal = signal(params.signal.as_deref().unwrap_or("TERM"))?;
     let name = signal_name(signal.as_raw());
     let (stored, job) = store.get_stored(&id)?;

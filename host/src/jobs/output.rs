@@ -14,7 +14,7 @@ use super::{page, record};
 
 /// Returns a page of a job's output.
 pub fn run(store: &Store, params: &ExecJobOutputParams) -> Result<ExecJobOutputOutput, CommandError> {
-    let id = JobId::sanitised("$.id", &params.id)?;
+    let id = JobId::given(&params.id)?;
     let offset = params.offset.unwrap_or(0);
     let max = params.max_bytes.unwrap_or(DEFAULT_PAGE_BYTES);
     if !(1..=MAX_PAGE_BYTES).contains(&max) {

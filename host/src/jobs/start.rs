@@ -8,9 +8,12 @@ use std::time::Duration;
 use cuddy_commands::exec::raw::{ExecRawOutput, ExecRawParams};
 use cuddy_protocol::job::{JobState, UnknownReasonKind};
 use cuddy_protocol::{CommandError, ErrorCode};
+use tokio::sync::mpsc;
 use tokio::time;
+use tokio_util::sync::CancellationToken;
 
 use super::id::JobId;
+use super::input;
 use super::store::Store;
 use super::{MAX_RECORDS, MAX_RUNNING};
 use crate::exec::Context;
@@ -52,9 +55,17 @@ enum Wanted {
 }
 
 /// Starts a job and returns once its record is on the disk.
-pub async fn run(context: &Context, params: ExecRawParams) -> Result<ExecRawOutput, CommandError> {
+///
+/// `input` is what the job reads. All of it is kept first: the caller is gone while the job still reads.
+pub async fn run(
+    context: &Context,
+    params: ExecRawParams,
+    input: mpsc::UnboundedReceiver<Vec<u8>>,
+    cancel: &CancellationToken,
+) -> Result<ExecRawOutput, CommandError> {
     let (wanted, name) = names(&params)?;
     let folder = context.home.open(params.cwd.as_deref())?;
+    let input = input::keep(params.stdin.as_deref(), input, cancel).await?;
     let claim = {
         let (store, starts) = (Arc::clone(&context.store), context.starts.clone());
         blocking(move || claim(&store, &starts, &wanted)).await?
@@ -71,8 +82,9 @@ pub async fn run(context: &Context, params: ExecRawParams) -> Result<ExecRawOutp
         jobs_dir: context.store.folder().to_owned(),
         beats_dir: context.store.beats().to_owned(),
     };
-    let mut supervisor =
-        Supervisor::start(&context.supervisors, &Request::Job(Box::new(order)), vec![folder.handle]).await?;
+    let mut fds = vec![folder.handle];
+    fds.extend(input);
+    let mut supervisor = Supervisor::start(&context.supervisors, &Request::Job(Box::new(order)), fds).await?;
     let mut buffer = Vec::new();
     let reply = time::timeout(START, supervisor.reply(&mut buffer)).await.unwrap_or_else(|_| {
         let message = format!(
@@ -101,11 +113,11 @@ fn names(params: &ExecRawParams) -> Result<(Wanted, String), CommandError> {
     let name: String =
         params.name.as_deref().unwrap_or(&program).chars().filter(|c| !c.is_control()).take(100).collect();
     let wanted = match (&params.id, &params.name) {
-        (Some(id), _) => Wanted::Exactly(JobId::sanitised("$.id", id)?),
-        (None, Some(name)) => Wanted::Exactly(JobId::sanitised("$.name", name)?),
-        (None, None) => Wanted::Like(
-            JobId::sanitised("$.argv[0]", &program).or_else(|_| JobId::sanitised("$.id", "job"))?,
-        ),
+        (Some(id), _) => Wanted::Exactly(JobId::given(id)?),
+        (None, Some(name)) => Wanted::Exactly(JobId::from_name("$.name", name)?),
+        (None, None) => {
+            Wanted::Like(JobId::from_name("$.argv[0]", &program).or_else(|_| JobId::given("job"))?)
+        }
     };
     Ok((wanted, name))
 }
@@ -182,7 +194,10 @@ mod tests {
         assert_eq!(made(params("/usr/bin/make", None, None)), text(false, "make", "make"));
         assert_eq!(made(params("make", Some("my tests"), Some("t1"))), text(true, "t1", "my tests"));
         assert_eq!(made(params("/", None, None)), text(false, "job", "job"));
-        assert!(names(&params("a", None, Some("../"))).is_err());
+        for id in ["../", "a b", ".a", ""] {
+            let error = names(&params("a", Some("fine"), Some(id))).unwrap_err();
+            assert_eq!(error.error_code, ErrorCode::InvalidParams, "{id:?}");
+        }
     }
 
     #[test]

@@ -124,7 +124,7 @@ fn result<T: Serialize>(output: &T) -> Result<Value, CommandError> {
 
 fn status(store: &Store, params: &ExecJobStatusParams) -> Result<ExecJobStatusOutput, CommandError> {
     Ok(match &params.id {
-        Some(id) => ExecJobStatusOutput { job: Some(store.get(&JobId::sanitised("$.id", id)?)?), jobs: None },
+        Some(id) => ExecJobStatusOutput { job: Some(store.get(&JobId::given(id)?)?), jobs: None },
         None => ExecJobStatusOutput { job: None, jobs: Some(store.list()?) },
     })
 }

@@ -54,7 +54,7 @@ pub struct JobOrder {
 pub enum Request {
     /// A foreground call. Descriptors: folder, stdin, stdout, stderr.
     Call(Work),
-    /// A background job. Descriptors: folder.
+    /// A background job. Descriptors: folder, and stdin where there is input.
     Job(Box<JobOrder>),
 }
 

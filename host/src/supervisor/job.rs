@@ -53,11 +53,13 @@ enum Phase {
 
 /// Runs the job and answers once its record is on the disk.
 pub(super) fn run(mut control: UnixStream, order: JobOrder, fds: Vec<OwnedFd>) -> io::Result<()> {
-    let Ok([folder]) = <[OwnedFd; 1]>::try_from(fds) else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a job comes with one descriptor"));
+    let mut fds = fds.into_iter();
+    let (Some(folder), stdin, None) = (fds.next(), fds.next(), fds.next()) else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a job comes with one or two descriptors"));
     };
+    let stdin = stdin.map_or_else(Stdio::null, Stdio::from);
     let signals = Signals::listen()?;
-    let job = match Job::start(order, &folder) {
+    let job = match Job::start(order, &folder, stdin) {
         Ok(job) => job,
         Err(error) => return answer(&mut control, &Reply::Failed(error)),
     };
@@ -89,7 +91,7 @@ struct Job {
 }
 
 impl Job {
-    fn start(order: JobOrder, folder: &OwnedFd) -> Result<Self, CommandError> {
+    fn start(order: JobOrder, folder: &OwnedFd, stdin: Stdio) -> Result<Self, CommandError> {
         let id = JobId::exact(&order.id).ok_or_else(|| CommandError::invalid("$.id", "a handle"))?;
         let own = Identity::of(std::process::id() as i32)
             .ok_or_else(|| CommandError::new(ErrorCode::Internal, "/proc cannot be read"))?;
@@ -109,7 +111,7 @@ impl Job {
         let reserve = stored
             .reserve(&order.jobs_dir, &id)
             .map_err(|e| undo(storage("take room for the job's record", &e)))?;
-        let streams = Streams { stdin: Stdio::null(), stdout: writer.into(), stderr: errors.into() };
+        let streams = Streams { stdin, stdout: writer.into(), stderr: errors.into() };
         let child = spawn(&order.work, folder, streams).map_err(undo)?;
         stored.job.child_pid = Some(child);
         let mut pulse = Pulse::start(&order.beats_dir, &id);
