@@ -6,6 +6,7 @@ use super::KeyArgs;
 use crate::args::OutputArgs;
 use crate::context::Context;
 use crate::error::CliError;
+use crate::output;
 
 /// The arguments of `key create`.
 #[derive(Debug, Args)]
@@ -21,6 +22,14 @@ pub struct CreateArgs {
 
 pub(super) fn run(context: &Context, args: &CreateArgs) -> Result<(), CliError> {
     let store = context.keys(args.key.key.as_deref());
-    let key = store.create(args.force)?;
+    let key = if args.force {
+        store.create(true)?
+    } else {
+        let (key, is_new) = store.load_or_create()?;
+        if !is_new {
+            output::note("already there, and kept; `--force` replaces it");
+        }
+        key
+    };
     super::print(&store, &key, args.output)
 }
