@@ -332,6 +332,24 @@ fn the_end_of_input_waits_for_the_answers() {
 }
 
 #[test]
+fn the_end_of_input_bounds_what_is_waited_for() {
+    // Silent until the proxy hangs up.
+    let server = FaultServer::start(|_, _, stream| {
+        let _ = std::io::Read::read(stream, &mut [0; 1]);
+    });
+    let (_home, mut proxy) = before(&server);
+    proxy.call(7, "exec_job_await", &json!({ "id": "x" }));
+    until("the call", || (server.seen().len() == 1).then_some(()));
+    let since = std::time::Instant::now();
+    let (status, rest, _) = proxy.finish();
+    assert!(status.success());
+    assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
+    assert_eq!(rest.len(), 1, "every call has one answer: {rest:?}");
+    assert_eq!(rest[0]["id"], 7);
+    assert_eq!(rest[0]["error"]["data"]["errorCode"], "OUTCOME_UNKNOWN");
+}
+
+#[test]
 fn a_port_that_another_process_took_over_gets_no_bearer() {
     let server = FaultServer::start(|_, seen, stream| result(stream, seen, "stolen"));
     let home = Home::with_key();

@@ -26,6 +26,9 @@ use crate::reach::Reach;
 const MAX_IN_FLIGHT: usize = 64;
 /// How long calls that are taken back at the end may take to tell the environment so.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// How long calls that run may go on once the client has nothing more to say: enough for what a script sends in one go,
+/// and not for ever, since a client that wants the proxy to end closes its input and waits for that (MCP, "Shutdown").
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
 /// How often it is looked whether anybody still waits for the last answers.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -48,6 +51,7 @@ impl Upstream {
 
 /// A call that runs, by the client's id.
 struct Running {
+    id: Value,
     taken_back: CancellationToken,
 }
 
@@ -100,6 +104,7 @@ pub(crate) async fn serve<R, W>(
     if ended {
         tokio::select! {
             () = session.tasks.wait() => {}
+            () = tokio::time::sleep(LAST_ANSWERS) => session.give_up().await,
             () = session.writer.gone() => {}
             () = nobody_listens() => {}
             () = &mut stop => {}
@@ -146,6 +151,20 @@ impl Session {
         }
     }
 
+    /// Takes back the calls that are left, and tells the client so.
+    async fn give_up(&self) {
+        let left: Vec<Running> = {
+            let mut calls = self.calls.lock();
+            // Under the lock: from here on none of them answers by itself.
+            calls.drain().map(|(_, running)| running).inspect(|running| running.taken_back.cancel()).collect()
+        };
+        for Running { id, .. } in left {
+            let words = "the input ended and this call did not within 2 s: it is taken back";
+            let data = json!({ "errorCode": "OUTCOME_UNKNOWN", "retryable": false });
+            self.writer.send(message::error(&id, -32603, words, Some(data))).await;
+        }
+    }
+
     async fn call(&self, id: Value, params: Map<String, Value>) {
         let key = id.to_string();
         let taken_back = CancellationToken::new();
@@ -168,7 +187,7 @@ impl Session {
                     Some(json!({ "errorCode": "BUSY", "retryable": true })),
                 ))
             } else {
-                calls.insert(key.clone(), Running { taken_back: taken_back.clone() });
+                calls.insert(key.clone(), Running { id: id.clone(), taken_back: taken_back.clone() });
                 None
             }
         };
@@ -186,10 +205,15 @@ impl Session {
         self.tasks.spawn(async move {
             let answer = Box::pin(call.run(&taken_back)).await;
             // Out of the table before the answer is out: the client may use the id again at once.
-            if !taken_back.is_cancelled() {
-                calls.lock().remove(&key);
-            }
-            if let Some(answer) = answer {
+            let is_wanted = {
+                let mut calls = calls.lock();
+                let is_wanted = !taken_back.is_cancelled();
+                if is_wanted {
+                    calls.remove(&key);
+                }
+                is_wanted
+            };
+            if let Some(answer) = answer.filter(|_| is_wanted) {
                 writer.send(answer).await;
             }
         });
