@@ -24,7 +24,7 @@ pub(crate) fn is_background() -> bool {
 }
 
 /// Starts this program again with arguments, its output going to `log`.
-pub(crate) fn start(arguments: &[OsString], log: &Path) -> Result<Child, CliError> {
+pub(crate) fn start(arguments: &[OsString], log: &Path, input: Stdio) -> Result<Child, CliError> {
     if let Some(folder) = log.parent() {
         files::make_private_folder(folder)?;
     }
@@ -40,7 +40,7 @@ pub(crate) fn start(arguments: &[OsString], log: &Path) -> Result<Child, CliErro
     Command::new(program)
         .args(arguments)
         .env(env_vars::DETACHED, "1")
-        .stdin(Stdio::null())
+        .stdin(input)
         .stdout(output)
         .stderr(errors)
         .spawn()

@@ -5,9 +5,13 @@
 
 pub(crate) mod anchor;
 pub(crate) mod children;
+pub(crate) mod found;
 pub(crate) mod layout;
+pub(crate) mod lock;
 pub(crate) mod programs;
 pub(crate) mod record;
+pub(crate) mod restart;
+pub(crate) mod supervise;
 
 /// The name of an environment that was given none.
 pub(crate) const DEFAULT_NAME: &str = "dev";

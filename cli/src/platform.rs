@@ -1,6 +1,9 @@
 //! What differs between operating systems: processes, ports, signals. Tested on Linux; elsewhere kept compiling, and
 //! what cannot be told there is "unknown", never guessed (D28).
 
+use std::fs::File;
+use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
 #[cfg(target_os = "linux")]
@@ -78,6 +81,16 @@ pub(crate) const fn knows_holders() -> bool {
 /// Leaves the terminal behind: a session of its own.
 pub(crate) fn new_session() {
     os::new_session();
+}
+
+/// Returns this process's standard input as a file, if it is the file at this path.
+pub(crate) fn inherited_file(path: &Path) -> Option<File> {
+    os::inherited_file(path)
+}
+
+/// Returns what makes a file the standard input of a process, where that hands over its lock, too; nothing elsewhere.
+pub(crate) fn inheritable_file(file: File) -> Stdio {
+    os::inheritable_file(file)
 }
 
 /// Says whether nobody reads standard output any more.

@@ -20,7 +20,7 @@ fn an_environment_comes_up_works_and_goes() {
     assert_eq!(ran["stdout"], format!("{}\nhello\n", work.display()));
     assert_eq!(std::fs::read_to_string(local.workspace.join("greeting")).unwrap(), "hello\n");
 
-    let again = home.fails(3, &["local", "up", "--workspace", "work", "--detach"]);
+    let again = home.fails(3, &["local", "up", "--workspace", "work", "--port", "0", "--detach"]);
     assert!(again.contains("runs already") && again.contains("cuddy local down"), "{again}");
 
     // Nobody gets in without a bearer, nor with one of another key.
@@ -134,12 +134,12 @@ fn what_a_killed_supervisor_leaves_is_tidied_away() {
         stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
     };
     until("the supervisor's end", || (!lives("supervisor")).then_some(()));
-    let said = home.fails(3, &["local", "up", "--workspace", "work", "--detach"]);
+    let said = home.fails(3, &["local", "up", "--workspace", "work", "--port", "0", "--detach"]);
     assert!(said.contains("runs already"), "{said}");
     home.ok(&["local", "down"]);
     assert!(!lives("sidecar") && !lives("host"), "both are gone");
     assert!(!sockets.exists(), "{} is gone", sockets.display());
-    home.ok(&["local", "up", "--workspace", "work", "--detach"]);
+    home.ok(&["local", "up", "--workspace", "work", "--port", "0", "--detach"]);
 }
 
 #[cfg(unix)]
@@ -149,7 +149,7 @@ fn in_the_foreground_a_signal_ends_it_in_order() {
     std::fs::create_dir(home.path("work")).unwrap();
     programs();
     let mut child = home
-        .command(&["local", "up", "--workspace", "work", "--name", "fore"])
+        .command(&["local", "up", "--workspace", "work", "--port", "0", "--name", "fore"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -165,6 +165,69 @@ fn in_the_foreground_a_signal_ends_it_in_order() {
     std::io::Read::read_to_string(child.stdout.as_mut().unwrap(), &mut said).unwrap();
     assert!(said.contains("there is no wall between the agent and you"), "{said}");
     assert!(!state.exists());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_sidecar_that_will_not_stay_is_given_up_and_that_is_told() {
+    let home = Home::with_key();
+    std::fs::create_dir(home.path("work")).unwrap();
+    let script = home.path("sidecar");
+    let (broken, real) = (home.path("broken"), programs().join("cuddy-sidecar"));
+    let text = format!(
+        "#!/bin/sh\n[ -e '{}' ] && {{ echo 'not any more' >&2; exit 9; }}\nexec '{}' \"$@\"\n",
+        broken.display(),
+        real.display()
+    );
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut up = home.command(&["local", "up", "--workspace", "work", "--port", "0", "--detach"]);
+    let up = up.env("CUDDY_SIDECAR_BIN", &script).env("CUDDY_HOST_BIN", programs().join("cuddy-host"));
+    assert!(up.output().unwrap().status.success());
+    let seen = || -> Value {
+        let told: Value = serde_json::from_str(&home.ok(&["local", "status", "--output", "json"])).unwrap();
+        told["environments"][0].clone()
+    };
+    let first = seen();
+    let kill = |status: &Value| {
+        let pid = status["sidecarPid"].to_string();
+        assert!(std::process::Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+    };
+    kill(&first);
+    let mended = until("the next sidecar", || {
+        let now = seen();
+        (now["state"] == "running" && now["sidecarPid"] != first["sidecarPid"]).then_some(now)
+    });
+    assert_eq!((&mended["hostPid"], &mended["endpoint"]), (&first["hostPid"], &first["endpoint"]));
+    until("its answer", || home.run(&["mcp", "call", "--tool", "version"]).status.success().then_some(()));
+
+    std::fs::write(&broken, "").unwrap();
+    kill(&mended);
+    let failed = until("the end of patience", || Some(seen()).filter(|now| now["state"] == "failed"));
+    assert!(failed["failure"].as_str().unwrap().contains("the sidecar ended"), "{failed}");
+    let told = home.run(&["local", "status"]);
+    assert!(stderr(&told).contains("dev: the sidecar ended"), "{}", stderr(&told));
+    home.ok(&["local", "down"]);
+    assert!(stderr(&home.run(&["local", "status"])).contains("there is no local environment"));
+}
+
+#[test]
+fn a_damaged_record_hides_nothing() {
+    let local = Local::up();
+    let home = &local.home;
+    let record = home.config().join("local/dev/run.json");
+    for content in ["", "{", "{\"pid\":1}"] {
+        std::fs::write(&record, content).unwrap();
+        let told = home.run(&["local", "status"]);
+        assert!(stderr(&told).contains("damaged"), "{}", stderr(&told));
+        let said = home.fails(3, &["local", "up", "--workspace", "work", "--port", "0", "--detach"]);
+        assert!(said.contains("dev runs already, and its record is damaged"), "{said}");
+        assert!(said.contains("cuddy local down --name dev"), "{said}");
+    }
+    home.ok(&["mcp", "call", "--tool", "version"]);
+    home.ok(&["local", "down"]);
+    home.fails(4, &["mcp", "call", "--tool", "version", "--tenant", "local", "--environment", "dev"]);
+    home.ok(&["local", "up", "--workspace", "work", "--port", "0", "--detach"]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::Duration;
 
 use clap::Args;
@@ -157,7 +158,7 @@ async fn in_background_at(
     }
     let log =
         context.dir.logs().join(format!("open-{}-{}.log", target.scope.tenant, target.scope.environment));
-    let mut child = detach::start(&args.as_arguments(&target.scope, place), &log)?;
+    let mut child = detach::start(&args.as_arguments(&target.scope, place), &log, Stdio::null())?;
     let open = async {
         loop {
             if let Some(status) = child.try_wait()? {

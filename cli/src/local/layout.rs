@@ -112,6 +112,11 @@ impl Layout {
         self.root.join("run.json")
     }
 
+    /// Returns the lock of whoever supervises the environment.
+    pub(crate) fn lock(&self) -> PathBuf {
+        self.root.join("lock")
+    }
+
     /// Returns the root.
     pub(crate) fn root(&self) -> &Path {
         &self.root

@@ -1,19 +1,34 @@
 //! The record of a run: which processes it consists of, so that they can be ended whoever started them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use cuddy_protocol::EnvironmentName;
 use serde::{Deserialize, Serialize};
 
 use super::layout::Layout;
-use crate::config_dir::ConfigDir;
 use crate::error::CliError;
-use crate::files;
+use crate::files::{self, FileError};
 use crate::platform::Process;
 
 /// A record has some 500 bytes.
 const MAX_BYTES: u64 = 64 * 1024;
+
+/// Why a record cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RecordError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// It is no record.
+    #[error("{} is no record of a run", .path.display())]
+    Form {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+}
 
 /// One run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +50,9 @@ pub(crate) struct Record {
     pub(crate) sidecar: Process,
     /// The host's `init`.
     pub(crate) host: Process,
+    /// Why it ended by itself, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) failure: Option<String>,
 }
 
 impl Record {
@@ -67,23 +85,8 @@ impl Record {
 }
 
 /// Returns the record of an environment's run, if there is one.
-pub(crate) fn read(layout: &Layout) -> Option<Record> {
-    read_at(&layout.record())
-}
-
-/// Returns every record there is, by name.
-pub(crate) fn all(dir: &ConfigDir) -> Vec<Record> {
-    let folders = std::fs::read_dir(dir.local()).into_iter().flatten().filter_map(Result::ok);
-    let mut records: Vec<Record> = folders.filter_map(|f| read_at(&f.path().join("run.json"))).collect();
-    records.sort_by(|a, b| a.name.cmp(&b.name));
-    records
-}
-
-fn read_at(path: &Path) -> Option<Record> {
-    let text = files::read(path, MAX_BYTES).ok()??;
-    serde_json::from_str(&text)
-        .inspect_err(
-            |error| tracing::warn!(path = %path.display(), %error, "a record of a run that cannot be read"),
-        )
-        .ok()
+pub(crate) fn read(layout: &Layout) -> Result<Option<Record>, RecordError> {
+    let path = layout.record();
+    let Some(text) = files::read(&path, MAX_BYTES)? else { return Ok(None) };
+    serde_json::from_str(&text).map(Some).map_err(|source| RecordError::Form { path, source })
 }

@@ -1,7 +1,10 @@
 //! Linux: `/proc` and rustix.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Stdio;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal, setsid};
@@ -67,6 +70,16 @@ pub(super) fn stdout_is_closed() -> bool {
         Ok(_) => fds[0].revents().intersects(PollFlags::ERR | PollFlags::NVAL),
         Err(_) => false,
     }
+}
+
+pub(super) fn inherited_file(path: &Path) -> Option<File> {
+    let file = File::from(std::io::stdin().as_fd().try_clone_to_owned().ok()?);
+    let (own, wanted) = (file.metadata().ok()?, fs::metadata(path).ok()?);
+    (own.dev() == wanted.dev() && own.ino() == wanted.ino()).then_some(file)
+}
+
+pub(super) fn inheritable_file(file: File) -> Stdio {
+    file.into()
 }
 
 /// Returns what follows the name in `/proc/<pid>/stat`; the name may hold blanks and parentheses.

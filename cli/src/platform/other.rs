@@ -1,5 +1,9 @@
 //! Systems other than Linux: nothing is known of other processes. Untested.
 
+use std::fs::File;
+use std::path::Path;
+use std::process::Stdio;
+
 use super::{Holder, Process};
 
 pub(super) const KNOWS_HOLDERS: bool = false;
@@ -52,4 +56,13 @@ pub(super) fn new_session() {
 
 pub(super) fn stdout_is_closed() -> bool {
     false
+}
+
+/// Whether a lock follows its file is not known here: the process that is started takes it anew.
+pub(super) fn inherited_file(_path: &Path) -> Option<File> {
+    None
+}
+
+pub(super) fn inheritable_file(_file: File) -> Stdio {
+    Stdio::null()
 }

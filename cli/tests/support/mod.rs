@@ -148,7 +148,7 @@ impl Local {
         std::fs::create_dir(&workspace).unwrap();
         programs();
         let local = Self { home, workspace };
-        local.home.ok(&["local", "up", "--workspace", "work", "--detach"]);
+        local.home.ok(&["local", "up", "--workspace", "work", "--port", "0", "--detach"]);
         local
     }
 

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use crate::args::OutputArgs;
 use crate::context::Context;
 use crate::error::CliError;
-use crate::local::record::{self, Record};
+use crate::local::found::{Found, Standing};
+use crate::local::record::Record;
 use crate::output;
 
 /// The arguments of `local status`.
@@ -17,46 +18,66 @@ pub struct StatusArgs {
 }
 
 pub(super) fn run(context: &Context, args: &StatusArgs) -> Result<(), CliError> {
-    let records = record::all(&context.dir);
+    let found = Found::all(&context.dir);
     if args.output.is_json() {
-        let values: Vec<Value> = records.iter().map(as_json).collect();
+        let values: Vec<Value> = found.iter().map(as_json).collect();
         return output::json(&json!({ "environments": values }));
     }
-    if records.is_empty() {
+    if found.is_empty() {
         output::note("there is no local environment; start one with `cuddy local up --workspace DIR`");
         return Ok(());
     }
-    let rows: Vec<Vec<String>> = records
-        .iter()
-        .map(|r| {
-            vec![
-                r.name.to_string(),
-                state(r).to_owned(),
-                format!("http://127.0.0.1:{}/mcp", r.port),
-                r.workspace.display().to_string(),
-                r.started_at.clone(),
-            ]
-        })
-        .collect();
-    output::table(&["NAME", "STATE", "ENDPOINT", "WORKSPACE", "STARTED"], &rows)
+    let rows: Vec<Vec<String>> = found.iter().map(row).collect();
+    output::table(&["NAME", "STATE", "ENDPOINT", "WORKSPACE", "STARTED"], &rows)?;
+    for found in &found {
+        if let Some(words) = explanation(found) {
+            output::note(&format!("{}: {words}", found.name));
+        }
+    }
+    Ok(())
 }
 
-fn state(record: &Record) -> &'static str {
-    match (record.is_up(), record.is_left()) {
-        (true, _) => "running",
-        (false, true) => "broken",
-        (false, false) => "ended",
+fn row(found: &Found) -> Vec<String> {
+    let mut row = vec![found.name.to_string(), found.standing().word().to_owned()];
+    match &found.record {
+        Some(r) => row.extend([endpoint(r), r.workspace.display().to_string(), r.started_at.clone()]),
+        None => row.extend(["-", "-", "-"].map(str::to_owned)),
+    }
+    row
+}
+
+/// Says what a state means that is not as it should be.
+fn explanation(found: &Found) -> Option<String> {
+    let end = format!("`cuddy local down --name {}`", found.name);
+    match found.standing() {
+        Standing::Running | Standing::Ended => None,
+        Standing::Changing => Some("it is being started or ended".to_owned()),
+        Standing::Mending => Some("its sidecar has ended and is started again; its jobs go on".to_owned()),
+        Standing::Damaged => {
+            Some(format!("it runs, and the record of its processes is damaged; {end} ends it"))
+        }
+        Standing::Broken => {
+            Some(format!("some of its processes live and nobody looks after them; {end} ends them"))
+        }
+        Standing::Failed => found.record.as_ref().and_then(|r| r.failure.clone()),
     }
 }
 
-fn as_json(record: &Record) -> Value {
-    json!({
-        "name": record.name,
-        "state": state(record),
-        "endpoint": format!("http://127.0.0.1:{}/mcp", record.port),
-        "workspace": record.workspace,
-        "startedAt": record.started_at,
-        "sidecarPid": record.sidecar.pid,
-        "hostPid": record.host.pid,
-    })
+fn endpoint(record: &Record) -> String {
+    format!("http://127.0.0.1:{}/mcp", record.port)
+}
+
+fn as_json(found: &Found) -> Value {
+    let mut value = json!({ "name": found.name, "state": found.standing().word() });
+    if let Some(record) = &found.record {
+        value["endpoint"] = json!(endpoint(record));
+        value["workspace"] = json!(record.workspace);
+        value["startedAt"] = json!(record.started_at);
+        value["sidecarPid"] = json!(record.sidecar.pid);
+        value["hostPid"] = json!(record.host.pid);
+        if let Some(failure) = &record.failure {
+            value["failure"] = json!(failure);
+        }
+    }
+    value
 }
