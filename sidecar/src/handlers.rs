@@ -53,5 +53,5 @@ pub fn all(parts: &Parts) -> Handlers {
         }
     });
     let handlers = leases::handlers::add(handlers, &parts.leases);
-    pass::add(handlers, &parts.host, &parts.activity)
+    pass::add(handlers, &parts.host, &parts.watch)
 }

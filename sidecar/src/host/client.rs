@@ -97,6 +97,14 @@ impl HostError {
             }
             Self::Request(error) | Self::Frame(error) => reply::not_understood(&error.to_string()),
             Self::TooLarge { max } => reply::not_understood(&format!("over {max} bytes")),
+            Self::Deadline(time) if changes => {
+                let message = format!(
+                    "the program inside the environment did not answer within {} s: the command may have run or not; look \
+                     before you call again",
+                    time.as_secs()
+                );
+                CommandError::new(ErrorCode::OutcomeUnknown, message)
+            }
             Self::Deadline(time) => {
                 let message =
                     format!("the program inside the environment did not answer within {} s", time.as_secs());

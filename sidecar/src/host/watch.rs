@@ -56,6 +56,11 @@ impl HostWatch {
         })
     }
 
+    /// Returns the idle clock that is told.
+    pub fn activity(&self) -> &Activity {
+        &self.activity
+    }
+
     /// Says whether the host answered when it was last looked at.
     pub fn is_up(&self) -> bool {
         self.up.load(Ordering::Relaxed)

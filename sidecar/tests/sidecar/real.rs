@@ -38,11 +38,13 @@ async fn a_job_outlives_a_killed_sidecar_and_a_killed_host() {
     let script = format!("echo begun; while [ ! -e {} ]; do sleep 0.05; done; echo done", go.display());
     let start = json!({ "argv": ["sh", "-c", script], "wait": false, "name": "long" });
     assert_eq!(world.call(&sidecar, "exec_raw", start).await["jobId"], "long");
-    eventually("the job blocks the stop", async || {
-        let idle = world.call(&sidecar, "idle", json!({})).await;
-        (idle["blockers"] == json!(["job long"])).then_some(())
-    })
-    .await;
+    let idle = world.call(&sidecar, "idle", json!({})).await;
+    assert_eq!(idle["blockers"], json!(["job long"]), "from its first moment");
+    assert_eq!(idle["activity"]["running_jobs"], 1);
+    let port = sidecar.port("tls").unwrap();
+    let release = json!({ "id": "job-long" });
+    let answer = world.post(port, &world.identity.user, "activity_lease_release", &release).await.unwrap();
+    assert_eq!(tool_result(&answer).unwrap_err().0, "FORBIDDEN");
     let leases = world.call(&sidecar, "activity_lease_list", json!({})).await;
     assert_eq!(leases["leases"][0]["id"], "job-long");
 
@@ -85,6 +87,31 @@ async fn a_host_that_dies_during_a_change_leaves_its_outcome_unknown() {
     let calling = world.post(port, &world.identity.user, "exec_raw", &arguments);
     let (answer, ()) = tokio::join!(calling, killing);
     assert_eq!(tool_result(&answer.unwrap()).unwrap_err().0, "OUTCOME_UNKNOWN");
+    assert_eq!(world.call(&sidecar, "exec_raw", shell("echo back")).await["stdout"], "back\n");
+}
+
+#[tokio::test]
+async fn a_host_that_hangs_holds_no_call_beyond_the_time_it_names() {
+    let (world, sidecar) = World::serving();
+    world.call(&sidecar, "exec_raw", shell("true")).await;
+    let host =
+        world.processes().into_iter().find(|(_, line)| line.starts_with("cuddy-host host ")).unwrap().0;
+    let host = rustix::process::Pid::from_raw(host).unwrap();
+    rustix::process::kill_process(host, rustix::process::Signal::STOP).unwrap();
+    let port = sidecar.port("tls").unwrap();
+    let began = Instant::now();
+    let (run, wait) = (
+        json!({ "argv": ["touch", "ran"], "timeout_seconds": 1 }),
+        json!({ "id": "x", "timeoutSeconds": 1 }),
+    );
+    let (run, wait) = tokio::join!(
+        world.post(port, &world.identity.user, "exec_raw", &run),
+        world.post(port, &world.identity.user, "exec_job_await", &wait),
+    );
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    rustix::process::kill_process(host, rustix::process::Signal::CONT).unwrap();
+    assert_eq!(tool_result(&run.unwrap()).unwrap_err().0, "OUTCOME_UNKNOWN");
+    assert_eq!(tool_result(&wait.unwrap()).unwrap_err().0, "DEADLINE");
     assert_eq!(world.call(&sidecar, "exec_raw", shell("echo back")).await["stdout"], "back\n");
 }
 

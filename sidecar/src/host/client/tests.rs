@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::path::Path;
 
-use cuddy_protocol::host::{decode_header, header_len};
+use cuddy_protocol::host::{MAX_HEADER, decode_header, header_len};
 use serde_json::json;
 use tokio::net::{UnixListener, UnixStream};
 
@@ -116,6 +116,9 @@ async fn a_silent_host_meets_the_deadline() {
     });
     let error = HostClient::new(folder.path().to_owned()).ask(ask("exec_raw")).await.unwrap_err();
     assert!(matches!(error, HostError::Deadline(_)), "{error:?}");
+    assert_eq!(error.into_command_error(false).error_code, ErrorCode::Deadline);
+    let error = HostError::Deadline(Duration::from_secs(5)).into_command_error(true);
+    assert_eq!((error.error_code, error.retryable), (ErrorCode::OutcomeUnknown, false), "it may have run");
 }
 
 #[tokio::test]
@@ -174,7 +177,7 @@ async fn the_request_carries_build_and_stdin() {
 async fn arguments_over_the_header_are_too_large() {
     let folder = tempfile::tempdir().unwrap();
     let client = HostClient::new(folder.path().to_owned());
-    let params = json!({ "argv": ["x".repeat(70_000)] });
+    let params = json!({ "argv": ["x".repeat(MAX_HEADER)] });
     let error = client.ask(Ask { params, ..ask("exec_raw") }).await.unwrap_err().into_command_error(true);
     assert_eq!(error.error_code, ErrorCode::TooLarge);
 }
