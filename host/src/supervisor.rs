@@ -6,6 +6,7 @@
 
 pub mod channel;
 mod foreground;
+pub(crate) use foreground::GRACE;
 mod job;
 mod output;
 mod spawn;

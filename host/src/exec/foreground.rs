@@ -18,13 +18,14 @@ use super::supervise::Supervisor;
 use crate::home::Folder;
 use crate::jobs::output::text;
 use crate::process::reap::Exit;
+use crate::supervisor::GRACE;
 use crate::supervisor::channel::{Reply, Request, Work};
 use crate::tree::HARD_LIMIT;
 
 /// How long streams may take to end once everything that could write to them is dead. Only a survivor holds them longer.
 const DRAIN: Duration = Duration::from_millis(500);
 /// How long the supervisor has to end everything and say so.
-const END: Duration = HARD_LIMIT.saturating_add(Duration::from_secs(2));
+const END: Duration = HARD_LIMIT.saturating_add(GRACE).saturating_add(Duration::from_secs(2));
 
 /// Why a call was ended before the command was.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -74,6 +75,7 @@ pub async fn run(
         }
         outcome
     };
+    supervisor.gone().await;
     match (reply?, cut) {
         (Reply::Ended { exit, survivors }, cut) => {
             if cut == Some(Cut::Cancelled) {

@@ -28,6 +28,9 @@ const MAX_REPLY: usize = 1024 * 1024;
 /// How long the end of what a killed supervisor left behind may take.
 const AFTERMATH: Duration = HARD_LIMIT.saturating_add(Duration::from_secs(2));
 
+/// How long a supervisor that has replied may take to be gone; a machine without time to spare makes it long.
+const LEAVING: Duration = Duration::from_secs(2);
+
 /// A supervisor that has been given its request.
 #[derive(Debug)]
 pub struct Supervisor {
@@ -65,6 +68,14 @@ impl Supervisor {
     /// Asks the supervisor of a call to end it. The reply still comes.
     pub async fn end(&mut self) {
         let _ = self.control.shutdown().await;
+    }
+
+    /// Waits until the supervisor that has replied is gone too: what a call started is over when the call is answered, and
+    /// the supervisor is part of that.
+    pub async fn gone(&mut self) {
+        if !self.attended.is_finished() {
+            let _ = time::timeout(LEAVING, &mut self.attended).await;
+        }
     }
 
     /// Kills a supervisor that does not do what it is for. What it supervised is ended by the host then.

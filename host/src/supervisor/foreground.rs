@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
+use rustix::process::Signal;
 
 use super::channel::{Reply, Work};
 use super::spawn::{Streams, spawn};
@@ -19,6 +20,10 @@ use crate::tree::{Ending, STEP, Step};
 /// How long what the program left behind may take to end by itself: the rest of a pipeline does.
 const SETTLE: Duration = Duration::from_millis(100);
 
+/// How long a command may take to clean up after SIGTERM, when its time is up or nobody waits for it any more: git removes
+/// its lock files then.
+pub(crate) const GRACE: Duration = Duration::from_secs(2);
+
 /// Where the call is.
 enum Phase {
     Running,
@@ -26,7 +31,8 @@ enum Phase {
     Ending(Ending),
 }
 
-/// Runs the work and answers with its end. The host ends the call by closing its side: then everything is killed.
+/// Runs the work and answers with its end. The host ends the call by closing its side: then
+/// everything is asked to end, and killed after [`GRACE`].
 pub(super) fn run(mut control: UnixStream, work: &Work, fds: Vec<OwnedFd>) -> io::Result<()> {
     let Ok([folder, stdin, stdout, stderr]) = <[OwnedFd; 4]>::try_from(fds) else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a call comes with four descriptors"));
@@ -72,7 +78,10 @@ pub(super) fn run(mut control: UnixStream, work: &Work, fds: Vec<OwnedFd>) -> io
                 Step::Done(survivors) if survivors.is_empty() => Phase::Ending(ending),
                 Step::Done(survivors) => break survivors,
             },
-            _ if closed || signals.stop_asked() => Phase::Ending(Ending::hard(own)),
+            Phase::Running if closed || signals.stop_asked() => {
+                Phase::Ending(Ending::soft(own, Signal::TERM, GRACE))
+            }
+            Phase::Settling(_) if closed || signals.stop_asked() => Phase::Ending(Ending::hard(own)),
             Phase::Running if exit.is_some() => Phase::Settling(Instant::now() + SETTLE),
             Phase::Settling(until) if Instant::now() >= until => Phase::Ending(Ending::hard(own)),
             other => other,
