@@ -84,9 +84,14 @@ check-generated: ## Fails when a generated file is not what its source makes
 	mkdir -p target/crds && cargo run -q -p cuddy-crds --bin crdgen target/crds && diff -r target/crds crds/yaml
 	diff -r crds/yaml charts/cuddy-crds/templates
 
+# What is measured; image takes minutes less to build than release.
+BENCH_PROFILE ?= release
+# Which measurements, by name; empty means all.
+BENCH ?=
 bench: setup ## Measures, beside the peers, and writes bench/results
-	$(MAKE) --no-print-directory images install PROFILE=release
-	e2e/on-cluster $(VENV)/bin/python bench/run.py
+	$(MAKE) --no-print-directory images install PROFILE=$(BENCH_PROFILE)
+	CUDDY_BIN=$(CURDIR)/target/$(HOST)/$(BENCH_PROFILE) BENCH_PROFILE=$(BENCH_PROFILE) \
+		e2e/on-cluster $(VENV)/bin/python bench/run.py $(BENCH)
 
 mutants: setup ## Switches off each safeguard in turn and lists the tests that notice
 	e2e/mutations/run

@@ -55,6 +55,9 @@ def run(api, user, results):
     since = os.path.getsize(LOG)
     time.sleep(QUIET_SECONDS)
     mine = [w for w in writes(since) if w[4] == NAMESPACE]
-    results.add(f"API writes by {MANY} stopped Environments in {QUIET_SECONDS} s, Leases apart", [len(mine)], "writes", lambda m: m == 0, "0")
+    # An aim is about the time it names: a shorter look is shown without a verdict.
+    whole = MANY >= 500 and QUIET_SECONDS >= 600
+    results.add(f"API writes by {MANY} stopped Environments in {QUIET_SECONDS} s, Leases apart", [len(mine)], "writes",
+                (lambda m: m == 0) if whole else None, "0")
     for i in range(MANY):
         api.delete(f"{ENVIRONMENTS}/s{i:03}")

@@ -1,5 +1,6 @@
 """Runs the measurements named on the command line, or all, and writes their results."""
 
+import os
 import sys
 
 import api_writes
@@ -19,7 +20,7 @@ def main():
     user = prepare(api)
     missed = []
     for name in names:
-        results = Results(name, "make bench")
+        results = Results(name, f"make bench BENCH_PROFILE={os.environ['BENCH_PROFILE']} BENCH={name}")
         ALL[name].run(api, user, results)
         results.write()
         missed += results.missed
