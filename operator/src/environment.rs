@@ -33,7 +33,7 @@ use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
 use tokio::time::Instant;
 
-pub use caches::{Caches, Classes};
+pub use caches::{Caches, Classes, Listed};
 pub use controller::controller;
 pub use error::ReconcileError;
 pub use memory::Memory;

@@ -8,6 +8,7 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt};
+use tokio::sync::OnceCell;
 
 use super::error::ReconcileError;
 
@@ -28,7 +29,14 @@ pub struct Caches {
     pub config_maps: Store<ConfigMap>,
     /// The classes.
     pub classes: Classes,
+    /// Set once every watch has listed.
+    pub listed: Listed,
 }
+
+/// Remembers that every watch has listed once, and lets one waiter alone wait for it: a [`Store`] wakes only the waiter that
+/// asked last, so that of several reconciles at the start all but one would wait for ever.
+#[derive(Debug, Clone, Default)]
+pub struct Listed(Arc<OnceCell<()>>);
 
 /// Where classes come from.
 #[derive(Clone)]
@@ -42,6 +50,10 @@ pub enum Classes {
 impl Caches {
     /// Waits until every watch has listed once: before that, what is missing may only be late.
     pub async fn ready(&self) -> Result<(), ReconcileError> {
+        self.listed.0.get_or_try_init(|| self.every_watch_has_listed()).await.map(|()| ())
+    }
+
+    async fn every_watch_has_listed(&self) -> Result<(), ReconcileError> {
         let classes = async {
             match &self.classes {
                 Classes::Watched(store) => store.wait_until_ready().await,
@@ -104,4 +116,51 @@ pub fn environments_within(
         .filter(|one| one.0.as_ref().is_ok_and(&concerned))
         .map(|one| ObjectRef::from_obj(one.as_ref()))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::future::join_all;
+    use kube::runtime::reflector;
+    use kube::runtime::watcher::Event;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn all_who_wait_for_the_first_lists_go_on() {
+        let (environments, mut environments_writer) = reflector::store();
+        let (pods, mut pods_writer) = reflector::store();
+        let (claims, mut claims_writer) = reflector::store();
+        let (policies, mut policies_writer) = reflector::store();
+        let (services, mut services_writer) = reflector::store();
+        let (config_maps, mut config_maps_writer) = reflector::store();
+        let caches = Caches {
+            environments,
+            pods,
+            claims,
+            policies,
+            services,
+            config_maps,
+            classes: Classes::Fixed(Arc::default()),
+            listed: Listed::default(),
+        };
+        let waiting: Vec<_> = (0..3)
+            .map(|_| {
+                let caches = caches.clone();
+                tokio::spawn(async move { caches.ready().await })
+            })
+            .collect();
+        // All wait before the first list is there.
+        tokio::task::yield_now().await;
+        environments_writer.apply_watcher_event(&Event::InitDone);
+        pods_writer.apply_watcher_event(&Event::InitDone);
+        claims_writer.apply_watcher_event(&Event::InitDone);
+        policies_writer.apply_watcher_event(&Event::InitDone);
+        services_writer.apply_watcher_event(&Event::InitDone);
+        config_maps_writer.apply_watcher_event(&Event::InitDone);
+        let all = tokio::time::timeout(Duration::from_secs(5), join_all(waiting)).await.unwrap();
+        assert!(all.into_iter().all(|one| one.unwrap().is_ok()));
+    }
 }

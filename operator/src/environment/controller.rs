@@ -17,7 +17,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-use super::caches::{Caches, Classes, environments_within};
+use super::caches::{Caches, Classes, Listed, environments_within};
 use super::{Memory, Reconciler, classes, error_policy, reconcile};
 use crate::context::Context;
 
@@ -55,8 +55,16 @@ pub async fn controller(context: Arc<Context>, shutdown: CancellationToken) {
         let (store, events) = watch_all(Api::all(scope.client.clone()), watcher::Config::default(), |_| {});
         (Classes::Watched(store), Some(events))
     };
-    let caches =
-        Caches { environments: environments.clone(), pods, claims, policies, services, config_maps, classes };
+    let caches = Caches {
+        environments: environments.clone(),
+        pods,
+        claims,
+        policies,
+        services,
+        config_maps,
+        classes,
+        listed: Listed::default(),
+    };
     let reconciler = Arc::new(Reconciler { context, caches, memory: Memory::default() });
 
     // Our own writes to the status are no reason to look again; what they need is asked for by a time.

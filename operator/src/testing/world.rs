@@ -109,6 +109,7 @@ impl World {
             services,
             config_maps,
             classes: Classes::Watched(classes),
+            listed: crate::environment::Listed::default(),
         };
         let reconciler =
             Arc::new(Reconciler { context: Arc::new(context), caches, memory: Memory::default() });
