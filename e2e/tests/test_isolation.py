@@ -7,6 +7,8 @@ import pytest
 
 from kit import apply, await_condition, await_ready, await_that, call, condition, environment, kubectl, kubectl_json
 
+# Twenty pods fit onto one small node.
+SMALL = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}}
 CLUSTER = os.path.join(os.path.dirname(__file__), "..", "cluster")
 
 
@@ -38,7 +40,7 @@ spec:
 def test_the_first_instruction_of_twenty_pods_gets_nowhere(user, namespace, listener):
     tried = f"(timeout 3 bash -c 'echo > /dev/tcp/{listener}/8080' && echo open || echo closed) > first 2>&1; exec sleep infinity"
     for i in range(20):
-        apply(namespace, f"c{i}", {"command": ["bash", "-c", tried], "network": {"egress": "Internet"}})
+        apply(namespace, f"c{i}", {"command": ["bash", "-c", tried], "network": {"egress": "Internet"}, "resources": SMALL})
     for i in range(20):
         await_ready(namespace, f"c{i}", seconds=300)
     # The control, in the same second as the last look: who may, gets through.
