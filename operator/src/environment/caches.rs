@@ -50,7 +50,7 @@ pub enum Classes {
 impl Caches {
     /// Waits until every watch has listed once: before that, what is missing may only be late.
     pub async fn ready(&self) -> Result<(), ReconcileError> {
-        self.listed.0.get_or_try_init(|| self.every_watch_has_listed()).await.map(|()| ())
+        self.listed.0.get_or_try_init(|| self.every_watch_has_listed()).await.copied()
     }
 
     async fn every_watch_has_listed(&self) -> Result<(), ReconcileError> {
