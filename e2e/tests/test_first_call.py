@@ -58,5 +58,5 @@ def test_nothing_in_the_runtime_can_read_a_key_a_token_or_the_audit(user, namesp
             "cat /proc/[0-9]*/comm 2>/dev/null")
     out = call(user, namespace, "cabin", "exec_raw", argv=["sh", "-c", hunt])["stdout"]
     found = set(out.splitlines())
-    assert found <= {"cuddy-host", "exe", "sh", "cat"}, found
+    assert found <= {"cuddy-host", "cuddy-job", "exe", "sh", "cat"}, found
     assert condition(environment(namespace, "cabin"), "Ready")["status"] == "True"
