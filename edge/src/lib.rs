@@ -19,7 +19,7 @@ pub mod handler;
 mod in_flight;
 pub mod keys;
 mod limits;
-mod mcp;
+pub mod mcp;
 pub mod metrics;
 pub mod process;
 mod schema;

@@ -6,6 +6,8 @@ mod reply;
 mod stream;
 mod tools;
 
+pub use tools::tool;
+
 use std::sync::Arc;
 
 use axum::Extension;

@@ -1,7 +1,8 @@
 //! What is answered without the environment: `initialize`, `ping`, `tools/list` (D44). Word for word what the server
 //! answers to a caller who may do everything; a test holds the two against each other.
 
-use cuddy_commands::{Declaration, Effect, TABLE};
+use cuddy_commands::TABLE;
+use cuddy_edge::mcp::tool;
 use serde_json::{Map, Value, json};
 
 use super::message;
@@ -43,22 +44,6 @@ fn initialize(params: &Map<String, Value>) -> Value {
         "protocolVersion": version,
         "capabilities": { "tools": {} },
         "serverInfo": { "name": "cuddy", "version": env!("CARGO_PKG_VERSION") },
-    })
-}
-
-fn tool(declaration: &Declaration) -> Value {
-    json!({
-        "name": declaration.name,
-        "description": declaration.summary,
-        "inputSchema": (declaration.params_schema)(),
-        "outputSchema": (declaration.output_schema)(),
-        "annotations": {
-            "readOnlyHint": declaration.effect == Effect::Read,
-            "destructiveHint": declaration.effect == Effect::Destructive,
-            "idempotentHint": declaration.idempotent,
-            "openWorldHint": declaration.open_world,
-        },
-        "_meta": { "family": declaration.family.as_str() },
     })
 }
 

@@ -35,7 +35,8 @@ fn index(capabilities: Capabilities) -> usize {
         .fold(0, |sum, (bit, _)| sum | 1 << bit)
 }
 
-fn tool(declaration: &Declaration) -> Value {
+/// Returns a command as `tools/list` tells it: for the server, and for a proxy that answers in its place.
+pub fn tool(declaration: &Declaration) -> Value {
     json!({
         "name": declaration.name,
         "description": declaration.summary,
